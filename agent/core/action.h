@@ -1,0 +1,134 @@
+#pragma once
+/// What decide() can order. Each action is idempotent and bounded, and carries its reason in
+/// words. One file per kind in agent/actions/ carries it out; a new kind must be handled in
+/// action_key(), describe() and the runner to compile.
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "agent/core/digest.h"
+#include "agent/core/node_snapshot.h"
+
+namespace imagefs_guard {
+
+/// Resolve an image name and fetch manifest and config.
+struct FetchManifest {
+  std::string image;
+  std::string reason;
+
+  bool operator==(const FetchManifest&) const = default;
+};
+
+/// Something to hold: an ingest ref and the digest that it is expected to have.
+struct HoldRef {
+  std::string ref;
+  Digest expected;
+
+  bool operator==(const HoldRef&) const = default;
+};
+
+/// Keep this image's pull at 0 layer bytes. Named in every decision for as long as it shall
+/// live: the runner closes what the latest decision does not name.
+struct HoldPull {
+  Digest manifest_digest;
+  std::string image;
+  HoldRef config;
+  /// Held instead when the config blob is here already: every missing layer.
+  std::vector<HoldRef> layers;
+  std::string reason;
+
+  bool operator==(const HoldPull&) const = default;
+};
+
+/// Let a held pull go on.
+struct ReleasePull {
+  Digest manifest_digest;
+  std::string image;
+  std::string reason;
+
+  bool operator==(const ReleasePull&) const = default;
+};
+
+/// End a pull by deleting its leases; a held one fails within 2 s at 0 bytes.
+struct CancelPull {
+  Digest manifest_digest;
+  std::string image;
+  std::vector<std::string> lease_ids;
+  std::string reason;
+
+  bool operator==(const CancelPull&) const = default;
+};
+
+enum class TaintEffect { None, PreferNoSchedule, NoSchedule };
+
+/// Give the node exactly this taint of ours (or none); other taints stay as they are.
+struct SetTaint {
+  std::string key;
+  std::string value;
+  TaintEffect effect = TaintEffect::None;
+  std::string reason;
+
+  bool operator==(const SetTaint&) const = default;
+};
+
+/// Labels and annotations under imagefs-guard.io/; nullopt removes one.
+struct SetNodeMetadata {
+  std::map<std::string, std::optional<std::string>> labels;
+  std::map<std::string, std::optional<std::string>> annotations;
+  std::string reason;
+
+  bool operator==(const SetNodeMetadata&) const = default;
+};
+
+/// The node condition ImageFilesystemRisk.
+struct SetCondition {
+  ConditionStatus status = ConditionStatus::Unknown;
+  std::string condition_reason;  // UpperCamelCase, stable
+  std::string message;
+  bool transition = false;  // the status changed: lastTransitionTime is now
+  std::string reason;
+
+  bool operator==(const SetCondition&) const = default;
+};
+
+/// What an Event is about.
+struct ObjectReference {
+  std::string api_version;
+  std::string kind;
+  std::string namespace_name;
+  std::string name;
+  std::string uid;
+
+  bool operator==(const ObjectReference&) const = default;
+};
+
+/// An Event on a pod, a Job or the node. `note` is at most 1024 bytes.
+struct EmitEvent {
+  ObjectReference regarding;
+  bool warning = false;
+  std::string event_reason;  // UpperCamelCase, stable
+  std::string event_action;
+  std::string note;
+
+  bool operator==(const EmitEvent&) const = default;
+};
+
+using Action = std::variant<FetchManifest,
+                            HoldPull,
+                            ReleasePull,
+                            CancelPull,
+                            SetTaint,
+                            SetNodeMetadata,
+                            SetCondition,
+                            EmitEvent>;
+
+/// Names the action so that it is not ordered twice while it runs and its outcome finds its
+/// memory: "hold:sha256:…", "taint", "event:<uid>:PullHeld".
+[[nodiscard]] std::string action_key(const Action& action);
+
+/// One sentence: what is done and why. Log, Event and test print the same text.
+[[nodiscard]] std::string describe(const Action& action);
+
+}  // namespace imagefs_guard
