@@ -15,7 +15,8 @@ namespace imagefs_guard {
 
 enum class Mode { Enforce, Observe };
 
-/// A pod is protected if it carries every one of these labels.
+/// A pod is protected if it carries every one of these labels. A value that begins with * matches
+/// by its end: "*-nfs".
 struct LabelMatch {
   std::map<std::string, std::string> labels;
 
@@ -42,7 +43,12 @@ struct Policy {
   std::vector<LabelMatch> protected_labels;
   std::int32_t protected_priority = 2'000'000'000;
 
+  /// Hosts that are spoken to in plain http and may have any address, "127.0.0.1:5000".
   std::vector<std::string> plain_http_registries;
+  /// Hosts that may have a private address, spoken to in https: "registry.corp:5000".
+  std::vector<std::string> private_registries;
+  /// A Docker config.json with logins for registries other than ECR; empty = none.
+  std::string registry_config_file;
   bool blob_access = true;
   std::string kubelet_config_file;
   bool discard_unpacked_layers = true;
@@ -53,6 +59,10 @@ struct Policy {
 
   bool operator==(const Policy&) const = default;
 };
+
+/// Whether every label of the match is there; an empty match matches nothing.
+[[nodiscard]] bool matches(const LabelMatch& match,
+                           const std::map<std::string, std::string>& labels);
 
 /// The labels of JupyterHub, Nebari/QHub, Traefik, dask-gateway and Prefect pods that must not
 /// suffer. Part of the defaults; a policy file may add to them, or replace them.
