@@ -1,0 +1,9 @@
+"""The scenarios, in the order in which they run. Add yours here."""
+
+from scenarios.agent_killed import AgentKilled
+from scenarios.delete_mid_pull import DeleteMidPull
+from scenarios.enospc import Enospc
+from scenarios.fits import Fits
+from scenarios.storm import Storm
+
+ALL = [Storm(), Enospc(), DeleteMidPull(), Fits(), AgentKilled()]
