@@ -157,6 +157,8 @@ enum class PullPolicy { Always, IfNotPresent, Never };
 struct Container {
   std::string name;
   std::string image;  // as in the pod spec
+  /// The runtime's name for it: "docker.io/library/x:1". Filled when the snapshot is assembled.
+  std::string canonical_image;
   PullPolicy pull_policy = PullPolicy::IfNotPresent;
   bool init = false;
   bool started = false;  // has run, or runs: its status has an image ID, a state, or a restart
@@ -272,6 +274,7 @@ struct Layer {
 /// attestations and other non-layers are left out, duplicates kept in order.
 struct ImageManifest {
   Digest manifest_digest;
+  Digest index_digest;  // of the index that named it; zero if none did
   Digest config_digest;
   std::string config_ref;  // containerd's ingest ref of the config blob: "config-sha256:…"
   std::int64_t config_bytes = 0;

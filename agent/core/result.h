@@ -134,11 +134,11 @@ class [[nodiscard]] Result<void> {
 }  // namespace imagefs_guard
 
 /// Value of `expr`, or return its error from the enclosing function. Do not nest.
-#define TRY(expr)                                          \
-  __extension__({                                          \
-    auto&& try_result = (expr);                            \
-    if (!try_result) [[unlikely]] {                        \
-      return std::move(try_result).error();                \
-    }                                                      \
-    std::move(try_result).value();                         \
+#define TRY(expr)                           \
+  __extension__({                           \
+    auto&& try_result = (expr);             \
+    if (!try_result) [[unlikely]] {         \
+      return std::move(try_result).error(); \
+    }                                       \
+    std::move(try_result).value();          \
   })

@@ -48,8 +48,7 @@ std::int64_t threshold_quantity(ThresholdValue value, std::int64_t capacity) {
   const std::uint32_t mantissa = (value.fraction_bits & kMantissaMask) | (1U << 23U);
   // The fraction is mantissa * 2^(exponent - 150), so the product is an integer shifted right.
   // The capacity is rounded first: float64(capacity) is exact only up to 2^53.
-  const Wide product =
-      round_to_double(round_to_double(static_cast<Wide>(capacity)) * mantissa);
+  const Wide product = round_to_double(round_to_double(static_cast<Wide>(capacity)) * mantissa);
   const unsigned shift = 150 - exponent;
   return shift >= 127 ? 0 : static_cast<std::int64_t>(product >> shift);
 }

@@ -15,6 +15,7 @@ struct ThresholdValue {
   std::uint32_t fraction_bits = 0;
 
   bool operator==(const ThresholdValue&) const = default;
+
   [[nodiscard]] bool is_set() const { return quantity > 0 || fraction_bits != 0; }
 };
 

@@ -19,7 +19,10 @@ void verify_failed(const char* expression, const char* file, int line) {
   // stderr is the log: one JSON line even here, so that the shipper keeps it whole.
   std::fprintf(stderr,
                "{\"level\":\"error\",\"event\":\"invariant_broken\",\"msg\":\"%s at %s:%d %s\"}\n",
-               expression, file, line, verify_label);
+               expression,
+               file,
+               line,
+               verify_label);
   std::abort();
 }
 

@@ -1,4 +1,5 @@
 #pragma once
+
 /// Broken invariants end the process, in production too: a restart releases every hold, going on
 /// with a wrong picture could block a node's pulls. Operating errors are Result, never VERIFY.
 
@@ -12,9 +13,9 @@ void set_verify_label(const char* label);
 
 }  // namespace imagefs_guard
 
-#define VERIFY(expr)                                                       \
-  do {                                                                     \
-    if (!(expr)) [[unlikely]] {                                            \
-      ::imagefs_guard::verify_failed(#expr, __FILE__, __LINE__);           \
-    }                                                                      \
+#define VERIFY(expr)                                             \
+  do {                                                           \
+    if (!(expr)) [[unlikely]] {                                  \
+      ::imagefs_guard::verify_failed(#expr, __FILE__, __LINE__); \
+    }                                                            \
   } while (false)

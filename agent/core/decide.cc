@@ -1,0 +1,415 @@
+#include "agent/core/decide.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/core/publish.h"
+#include "agent/core/stage.h"
+#include "agent/core/words.h"
+
+namespace imagefs_guard {
+
+namespace {
+
+/// A picture of the runtime older than this is not a picture of now.
+constexpr Duration kRuntimeAgeMaximum = std::chrono::seconds(60);
+/// The deletion of a lease is ordered again after this, should the pull still be there.
+constexpr Duration kCancelRepeat = std::chrono::seconds(10);
+
+constexpr Duration kBackoffFirst = std::chrono::seconds(1);
+constexpr int kBackoffDoublings = 6;  // 64 s
+/// Who is refused is not let in by asking again soon.
+constexpr Duration kBackoffRefused = std::chrono::minutes(5);
+
+const Filesystem* image_filesystem(const NodeSnapshot& snapshot) {
+  if (!snapshot.filesystems.has_value()) {
+    return nullptr;
+  }
+  const auto found = std::ranges::find(*snapshot.filesystems, true, &Filesystem::holds_images);
+  // Capacity 0 is what some nodes report for a while: unknown, not full.
+  return found == snapshot.filesystems->end() || found->capacity_bytes <= 0 ? nullptr : &*found;
+}
+
+void note_outcomes(const NodeSnapshot& snapshot, Memory& memory) {
+  for (const ActionOutcome& outcome : snapshot.outcomes) {
+    if (!outcome.error.has_value()) {
+      memory.backoff.erase(outcome.key);
+      continue;
+    }
+    Backoff& backoff = memory.backoff[outcome.key];
+    backoff.failures = std::min(backoff.failures + 1, kBackoffDoublings);
+    const bool refused = outcome.error->kind == ErrorKind::PermissionDenied;
+    backoff.not_before =
+        snapshot.taken_at +
+        (refused ? kBackoffRefused : kBackoffFirst * (1 << (backoff.failures - 1)));
+  }
+}
+
+/// One run of the planner: judges the pulls in order against one ledger.
+class Planner {
+ public:
+  Planner(const NodeSnapshot& snapshot, const Policy& policy, Decision& decision)
+      : snapshot_(snapshot), policy_(policy), decision_(decision) {}
+
+  void observe() {
+    for (const auto& [part, error] : snapshot_.probe_errors) {
+      decision_.node.blind_spots.push_back(part + ": " + error);
+    }
+    device_ = image_filesystem(snapshot_);
+    if (device_ == nullptr) {
+      return;
+    }
+    decision_.node.image_filesystem = *device_;
+    decision_.node.floor = floor_of(*device_, snapshot_.kubelet, policy_);
+  }
+
+  void plan_pulls() {
+    const bool sees_runtime =
+        snapshot_.runtime.has_value() &&
+        snapshot_.taken_at - snapshot_.runtime_observed_at <= kRuntimeAgeMaximum;
+    if (device_ == nullptr || !sees_runtime || !snapshot_.pods.has_value()) {
+      return;  // not observed is not zero: nothing is held, nothing is cancelled
+    }
+    const Pulls pulls = collect_pulls(snapshot_, decision_.memory, policy_);
+    remember(pulls);
+    ledger_.emplace(*snapshot_.runtime, device_->kind, policy_.discard_unpacked_layers);
+    settled_.emplace(*snapshot_.runtime, device_->kind, policy_.discard_unpacked_layers);
+    settled_available_ = device_->available_bytes + ledger_->settling_bytes(snapshot_.manifests);
+    settled_inodes_ = device_->inodes_free;
+    for (const Pull& pull : pulls.pulls) {
+      pull.is_live() ? plan_live(pull) : plan_waiting(pull);
+    }
+    for (const UnresolvedImage& image : pulls.unresolved) {
+      plan_unresolved(image);
+    }
+  }
+
+  void finish_node() {
+    NodeReport& node = decision_.node;
+    node.outstanding_bytes = outstanding_;
+    if (device_ != nullptr) {
+      node.forecast_low_bytes = device_->available_bytes - outstanding_;
+      node.headroom_bytes = node.forecast_low_bytes - node.floor.bytes;
+    }
+    plan_stage();
+  }
+
+ private:
+  void plan_stage() {
+    StageState& state = decision_.memory.stage;
+    if (!state.started && snapshot_.node.has_value()) {
+      // A restarted agent goes on where the node says that it was.
+      const auto taint = std::ranges::find(snapshot_.node->taints, policy_.taint_key, &Taint::key);
+      if (taint != snapshot_.node->taints.end()) {
+        state.stage = taint->effect == "NoSchedule" ? Stage::Guard : Stage::Warn;
+      }
+      state.started = true;
+    }
+    const bool pressure = snapshot_.node.has_value() && snapshot_.node->disk_pressure;
+    if (device_ == nullptr && !pressure) {
+      decision_.node.stage = state.stage;
+      return;
+    }
+    StageInput input{.taken_at = snapshot_.taken_at, .disk_pressure = pressure};
+    if (device_ != nullptr) {
+      const std::int64_t above_floor = device_->available_bytes - decision_.node.floor.bytes;
+      input.near_floor = above_floor < policy_.guard_margin_bytes;
+      input.has_room = above_floor >= policy_.clear_margin_bytes;
+    }
+    for (const PullReport& pull : decision_.pulls) {
+      input.something_queued |= pull.held && pull.verdict == Verdict::FitsLater;
+      input.something_stuck |= pull.held && pull.verdict != Verdict::FitsLater;
+    }
+    state = next_stage(state, input, policy_);
+    decision_.node.stage = state.stage;
+  }
+
+  /// Arrival of each pull that is there; what is gone is forgotten.
+  void remember(const Pulls& pulls) {
+    std::map<Digest, PullMemory> next;
+    for (const Pull& pull : pulls.pulls) {
+      const Digest& digest = pull.manifest->manifest_digest;
+      const auto known = decision_.memory.pulls.find(digest);
+      next[digest] = known != decision_.memory.pulls.end() ? known->second
+                                                           : PullMemory{.first_seen = pull.arrival};
+    }
+    decision_.memory.pulls = std::move(next);
+  }
+
+  [[nodiscard]] PullReport report_of(const Pull& pull, const Demand& demand) const {
+    PullReport report{.manifest_digest = pull.manifest->manifest_digest,
+                      .image = pull.image,
+                      .state = pull.state,
+                      .is_protected = pull.is_protected,
+                      .demand = demand,
+                      .outstanding_bytes = outstanding_};
+    if (report.image.empty()) {
+      report.image = to_string(pull.manifest->manifest_digest);
+    }
+    for (const std::vector<const Pod*>* list : {&pull.pods, &pull.leaving_pods}) {
+      for (const Pod* pod : *list) {
+        report.pods.push_back(pod->namespace_name + "/" + pod->name);
+      }
+    }
+    return report;
+  }
+
+  /// Its bytes are promised from here on.
+  void commit(const Pull& pull, const Demand& demand) {
+    ledger_->claim(*pull.manifest);
+    settled_->settle(*pull.manifest);
+    outstanding_ += demand.peak_high_bytes();
+    outstanding_mid_ += demand.peak_mid_bytes();
+    outstanding_inodes_ += demand.inodes;
+    settled_available_ += demand.discarded_bytes - demand.peak_high_bytes();
+    settled_inodes_ -= demand.inodes;
+  }
+
+  /// A pull that writes already: goes on if the disk can take the rest of it and of those before.
+  void plan_live(const Pull& pull) {
+    const Demand demand = ledger_->demand_of(*pull.manifest);
+    PullReport report = report_of(pull, demand);
+    const bool fits = device_->available_bytes - outstanding_mid_ - demand.peak_mid_bytes() >=
+                      decision_.node.floor.bytes;
+    report.verdict = fits ? Verdict::Fits : Verdict::DoesNotFit;
+    report.sentence = verdict_sentence(report, decision_.node);
+    if (pull.pods.empty() && is_abandoned(pull)) {
+      cancel(pull, "is wanted by no pod any more: its only pod is being deleted");
+    } else if (!fits) {
+      report.held = !pull.pods.empty();
+      cancel(pull, "is under way and would cross the floor: " + report.sentence);
+      if (report.held) {
+        hold(pull, report);  // meets the kubelet's retry
+      }
+    } else {
+      commit(pull, demand);
+    }
+    decision_.pulls.push_back(std::move(report));
+  }
+
+  [[nodiscard]] Balance bytes_balance(const Pull& pull, const Demand& demand) const {
+    const Demand later = settled_->demand_of(*pull.manifest);
+    return {.available = device_->available_bytes,
+            .floor = decision_.node.floor.bytes,
+            .outstanding = outstanding_,
+            .peak = demand.peak_high_bytes(),
+            .steady = later.steady_high_bytes(policy_.discard_unpacked_layers),
+            .reclaimable = 0,
+            .here_discarded = demand.here_discarded_bytes,
+            .settled_available = settled_available_,
+            .settled_peak = later.peak_high_bytes()};
+  }
+
+  [[nodiscard]] Verdict judge_inodes(const Demand& demand) const {
+    if (device_->inodes <= 0) {
+      return Verdict::Fits;  // filesystems without a fixed number of inodes report 0
+    }
+    return judge({.available = device_->inodes_free,
+                  .floor = decision_.node.floor.inodes,
+                  .outstanding = outstanding_inodes_,
+                  .peak = demand.inodes,
+                  .steady = demand.inodes,
+                  .settled_available = settled_inodes_,
+                  .settled_peak = demand.inodes});
+  }
+
+  /// Whether letting this one go would take the room that one before it is waiting for.
+  [[nodiscard]] bool would_overtake(const Pull& pull, const Demand& demand) const {
+    if (protected_waits_ && !pull.is_protected) {
+      return true;
+    }
+    const std::int64_t after =
+        settled_available_ + demand.discarded_bytes - demand.peak_high_bytes();
+    return queued_peak_ > 0 && after - queued_peak_ < decision_.node.floor.bytes;
+  }
+
+  void plan_waiting(const Pull& pull) {
+    const Demand demand = ledger_->demand_of(*pull.manifest);
+    PullReport report = report_of(pull, demand);
+    const Balance balance = bytes_balance(pull, demand);
+    report.verdict = worse(judge(balance), judge_inodes(demand));
+    if (report.verdict == Verdict::Fits && would_overtake(pull, demand)) {
+      report.verdict = Verdict::FitsLater;
+    }
+    if (report.verdict == Verdict::DoesNotFit || report.verdict == Verdict::NeverFits) {
+      report.smallest_volume_gib =
+          smallest_volume_gib({.capacity_bytes = device_->capacity_bytes,
+                               .available_bytes = device_->available_bytes - outstanding_,
+                               .reclaimable_bytes = balance.reclaimable,
+                               .peak_bytes = balance.peak,
+                               .threshold = decision_.node.floor.threshold,
+                               .floor_margin_bytes = policy_.floor_margin_bytes});
+    }
+    report.sentence = verdict_sentence(report, decision_.node);
+    if (pull.pods.empty()) {
+      plan_unwanted(pull, report);
+    } else if (report.verdict == Verdict::Fits) {
+      release(pull, report);
+      commit(pull, demand);
+    } else {
+      wait(pull, balance, report);
+    }
+    decision_.pulls.push_back(std::move(report));
+  }
+
+  void wait(const Pull& pull, const Balance& balance, PullReport& report) {
+    report.held = true;
+    decision_.node.waiting_bytes += balance.peak;
+    if (report.verdict == Verdict::FitsLater) {
+      queued_peak_ = std::max(queued_peak_, balance.settled_peak);
+    }
+    protected_waits_ |= pull.is_protected && report.verdict != Verdict::NeverFits;
+    hold(pull, report);
+    if (pull.lease_ids.empty()) {
+      return;
+    }
+    ++waiting_slots_;
+    if (waiting_slots_ > slots_for_holds()) {
+      cancel(pull, "must not keep a pull slot while it waits: " + report.sentence);
+    }
+  }
+
+  /// How many held pulls may wait in the kubelet's pull slots: one slot stays free for others.
+  [[nodiscard]] int slots_for_holds() const {
+    constexpr int kUnlimited = 1'000'000;
+    if (!snapshot_.kubelet.has_value() || snapshot_.kubelet->serialize_image_pulls) {
+      return 0;
+    }
+    const auto& maximum = snapshot_.kubelet->max_parallel_image_pulls;
+    return maximum.has_value() ? *maximum - 1 : kUnlimited;
+  }
+
+  static bool is_abandoned(const Pull& pull) {
+    return !pull.leaving_pods.empty() && !pull.is_protected;
+  }
+
+  /// No live pod waits for it. What we hold must not wait for ever, what leaves must not start.
+  void plan_unwanted(const Pull& pull, PullReport& report) {
+    const bool held = pull.hold != nullptr && pull.hold->state == HoldState::Held;
+    if (!held && !is_abandoned(pull)) {
+      return;  // somebody else's pull: counted once it writes, never touched before
+    }
+    cancel(pull, "is wanted by no pod any more");
+    if (held) {
+      report.held = true;
+      hold(pull, report);  // at 0 bytes until the lease is gone
+    }
+  }
+
+  void hold(const Pull& pull, const PullReport& report) {
+    const ImageManifest& manifest = *pull.manifest;
+    HoldPull action{.manifest_digest = manifest.manifest_digest,
+                    .image = report.image,
+                    .config = {.ref = manifest.config_ref, .expected = manifest.config_digest},
+                    .layers = {},
+                    .reason = report.sentence};
+    for (const Layer& layer : manifest.layers) {
+      const auto same = std::ranges::find(action.layers, layer.digest, &HoldRef::expected);
+      if (!ledger_->has_chain(layer.chain_id) && same == action.layers.end()) {
+        action.layers.push_back(
+            {.ref = "layer-" + to_string(layer.digest), .expected = layer.digest});
+      }
+    }
+    decision_.actions.emplace_back(std::move(action));
+    decision_.memory.pulls[manifest.manifest_digest].released_at.reset();
+  }
+
+  void release(const Pull& pull, const PullReport& report) {
+    if (pull.hold == nullptr) {
+      return;
+    }
+    decision_.actions.emplace_back(ReleasePull{.manifest_digest = pull.manifest->manifest_digest,
+                                               .image = report.image,
+                                               .reason = report.sentence});
+    decision_.memory.pulls[pull.manifest->manifest_digest].released_at = snapshot_.taken_at;
+  }
+
+  void cancel(const Pull& pull, const std::string& reason) {
+    PullMemory& memory = decision_.memory.pulls[pull.manifest->manifest_digest];
+    if (snapshot_.taken_at - memory.cancelled_at >= kCancelRepeat) {
+      memory.cancelled_leases.clear();
+    }
+    CancelPull action{
+        .manifest_digest = pull.manifest->manifest_digest,
+        .image = pull.image.empty() ? to_string(pull.manifest->manifest_digest) : pull.image,
+        .lease_ids = {},
+        .reason = reason};
+    for (const std::string& id : pull.lease_ids) {
+      if (std::ranges::find(memory.cancelled_leases, id) == memory.cancelled_leases.end()) {
+        action.lease_ids.push_back(id);
+      }
+    }
+    if (action.lease_ids.empty() || !may_order(snapshot_, decision_.memory, action_key(action))) {
+      return;
+    }
+    memory.cancelled_leases.insert(
+        memory.cancelled_leases.end(), action.lease_ids.begin(), action.lease_ids.end());
+    memory.cancelled_at = snapshot_.taken_at;
+    decision_.actions.emplace_back(std::move(action));
+  }
+
+  /// Asks for what is not known yet; says so where it can't be had.
+  void plan_unresolved(const UnresolvedImage& image) {
+    const ResolvedImage* known = image.resolution;
+    PullReport report{.image = image.image, .verdict = Verdict::Unknown};
+    for (const Pod* pod : image.pods) {
+      report.pods.push_back(pod->namespace_name + "/" + pod->name);
+    }
+    FetchManifest fetch{.image = image.image, .reason = "a pod bound to this node needs it"};
+    if (known == nullptr) {
+      order_fetch(std::move(fetch));
+      return;
+    }
+    if (known->error.has_value()) {
+      report.sentence = "can't be judged: " + known->error->message;
+      decision_.pulls.push_back(std::move(report));
+      const int doublings = std::clamp(known->failures - 1, 0, 4);
+      if (!known->in_flight &&
+          snapshot_.taken_at - known->resolved_at >= policy_.manifest_retry * (1 << doublings)) {
+        fetch.reason = "asked again after " + known->error->message;
+        order_fetch(std::move(fetch));
+      }
+      return;
+    }
+    if (!known->in_flight) {
+      order_fetch(std::move(fetch));  // resolved once, its manifest has been dropped since
+    }
+  }
+
+  void order_fetch(FetchManifest fetch) {
+    if (may_order(snapshot_, decision_.memory, action_key(fetch))) {
+      decision_.actions.emplace_back(std::move(fetch));
+    }
+  }
+
+  const NodeSnapshot& snapshot_;
+  const Policy& policy_;
+  Decision& decision_;
+  const Filesystem* device_ = nullptr;
+  std::optional<Ledger> ledger_;
+  std::optional<Ledger> settled_;
+  std::int64_t outstanding_ = 0;
+  std::int64_t outstanding_mid_ = 0;
+  std::int64_t outstanding_inodes_ = 0;
+  std::int64_t settled_available_ = 0;
+  std::int64_t settled_inodes_ = 0;
+  std::int64_t queued_peak_ = 0;
+  bool protected_waits_ = false;
+  int waiting_slots_ = 0;
+};
+
+}  // namespace
+
+Decision decide(const NodeSnapshot& snapshot, const Memory& memory, const Policy& policy) {
+  Decision decision;
+  decision.memory = memory;
+  note_outcomes(snapshot, decision.memory);
+  Planner planner(snapshot, policy, decision);
+  planner.observe();
+  planner.plan_pulls();
+  planner.finish_node();
+  publish(snapshot, policy, decision);
+  return decision;
+}
+
+}  // namespace imagefs_guard

@@ -1,0 +1,59 @@
+#pragma once
+/// What decide() answers: actions to carry out, why in numbers and words, and what to remember.
+/// Logs, status page, metrics and Events all print from here, so that they can't disagree.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/core/action.h"
+#include "agent/core/floor.h"
+#include "agent/core/ledger.h"
+#include "agent/core/memory.h"
+#include "agent/core/pulls.h"
+#include "agent/core/verdict.h"
+
+namespace imagefs_guard {
+
+/// One pull, as judged in this tick.
+struct PullReport {
+  Digest manifest_digest;
+  std::string image;
+  PullState state = PullState::Expected;
+  Verdict verdict = Verdict::Unknown;
+  bool held = false;  // this decision holds it
+  bool is_protected = false;
+  Demand demand;
+  std::int64_t outstanding_bytes = 0;
+  std::int64_t smallest_volume_gib = 0;  // for NeverFits and DoesNotFit
+  std::vector<std::string> pods;         // "namespace/name"
+  /// "needs 12.9 GiB at its peak (…); 9.5 GiB free, floor 2.0 GiB; never fits this volume, …"
+  std::string sentence;
+
+  bool operator==(const PullReport&) const = default;
+};
+
+/// The node, as judged in this tick. Bytes are absent where the filesystem was not observed.
+struct NodeReport {
+  Stage stage = Stage::Clear;
+  std::optional<Filesystem> image_filesystem;
+  Floor floor;
+  std::int64_t outstanding_bytes = 0;    // live pulls and those let go, high side
+  std::int64_t waiting_bytes = 0;        // held and expected pulls, high side
+  std::int64_t headroom_bytes = 0;       // available - outstanding - floor
+  std::int64_t forecast_low_bytes = 0;   // available - outstanding: the low point to come
+  std::vector<std::string> blind_spots;  // what could not be seen, in words
+
+  bool operator==(const NodeReport&) const = default;
+};
+
+struct Decision {
+  std::vector<Action> actions;
+  NodeReport node;
+  std::vector<PullReport> pulls;
+  Memory memory;
+
+  bool operator==(const Decision&) const = default;
+};
+
+}  // namespace imagefs_guard

@@ -1,0 +1,68 @@
+#pragma once
+/// What decide() remembers from one tick to the next. An empty one is always safe: it is what a
+/// restarted agent begins with, and everything that must survive stands in Kubernetes.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/core/node_snapshot.h"
+#include "agent/core/verdict.h"
+
+namespace imagefs_guard {
+
+/// Clear: all is well. Warn: pulls queue (PreferNoSchedule). Guard: the node can't take what
+/// waits, or is near its floor (NoSchedule). StandDown: the kubelet is evicting already.
+enum class Stage { Clear, Warn, Guard, StandDown };
+
+/// "clear", "warn", "guard", "standdown": the label's values.
+[[nodiscard]] const char* to_string(Stage stage);
+
+struct StageState {
+  Stage stage = Stage::Clear;
+  /// Since when nothing has spoken for the stage; the way down takes policy.clear_after.
+  std::optional<MonotonicTime> calm_since;
+  bool started = false;  // false: take the stage from the node's taint first
+
+  bool operator==(const StageState&) const = default;
+};
+
+struct PullMemory {
+  MonotonicTime first_seen{};
+  std::optional<MonotonicTime> released_at;  // let go by us; its bytes are promised
+  /// Leases whose deletion was ordered, and when: the same one is ordered again only later.
+  std::vector<std::string> cancelled_leases;
+  MonotonicTime cancelled_at{};
+
+  bool operator==(const PullMemory&) const = default;
+};
+
+struct Backoff {
+  int failures = 0;
+  MonotonicTime not_before{};
+
+  bool operator==(const Backoff&) const = default;
+};
+
+/// What has been written to Kubernetes, to write only what has changed, and seldom enough.
+struct Published {
+  std::optional<MonotonicTime> metadata_at;
+  std::int64_t status_available_bytes = -1;
+  std::optional<MonotonicTime> condition_at;
+  /// Event key -> when it was ordered. Bounded: the oldest go first.
+  std::map<std::string, MonotonicTime> events;
+
+  bool operator==(const Published&) const = default;
+};
+
+struct Memory {
+  StageState stage;
+  std::map<Digest, PullMemory> pulls;
+  std::map<std::string, Backoff> backoff;  // by action_key()
+  Published published;
+
+  bool operator==(const Memory&) const = default;
+};
+
+}  // namespace imagefs_guard

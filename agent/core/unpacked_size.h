@@ -1,0 +1,29 @@
+#pragma once
+/// How many bytes a layer will take on the disk once unpacked: one estimate with a band, from the
+/// best of the facts that are known about it. Used by the ledger for every layer missing here.
+/// Order of trust: learned here, learned elsewhere, table of contents, plain tar, gzip trailer,
+/// zstd header, annotation, prior. An implausible fact is passed over, never trusted half.
+
+#include <cstdint>
+
+#include "agent/core/node_snapshot.h"
+
+namespace imagefs_guard {
+
+struct UnpackedSize {
+  std::int64_t low_bytes = 0;
+  std::int64_t mid_bytes = 0;
+  std::int64_t high_bytes = 0;  // what a verdict counts with
+  std::int64_t inodes = 0;
+  SizeSource source = SizeSource::Prior;
+
+  bool operator==(const UnpackedSize&) const = default;
+};
+
+/// `kind` adds what the filesystem rounds up per file; FilesystemKind::Other adds nothing.
+[[nodiscard]] UnpackedSize estimate_unpacked(const Layer& layer, FilesystemKind kind);
+
+/// "learned", "table of contents", …: for tables and sentences.
+[[nodiscard]] const char* to_string(SizeSource source);
+
+}  // namespace imagefs_guard

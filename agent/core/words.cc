@@ -1,0 +1,92 @@
+#include "agent/core/words.h"
+
+namespace imagefs_guard {
+
+namespace {
+
+constexpr std::int64_t kGib = std::int64_t{1} << 30;
+
+std::string need_text(const PullReport& report) {
+  const Demand& demand = report.demand;
+  std::string text = "needs " + gib_text(demand.peak_high_bytes()) + " GiB at its peak (" +
+                     gib_text(demand.download_bytes) + " compressed + " +
+                     gib_text(demand.unpack_high_bytes) + " unpacked, " +
+                     std::to_string(demand.layers) +
+                     (demand.layers == 1 ? " layer, " : " layers, ") +
+                     std::to_string(demand.layers - demand.layers_missing) + " here";
+  if (demand.layers_by_prior > 0) {
+    text += ", " + std::to_string(demand.layers_by_prior) + " of unknown unpacked size";
+  }
+  return text + ")";
+}
+
+std::string node_text(const PullReport& report, const NodeReport& node) {
+  const std::int64_t free = node.image_filesystem ? node.image_filesystem->available_bytes : 0;
+  std::string text = gib_text(free) + " GiB free";
+  if (report.outstanding_bytes > 0) {
+    text += ", " + gib_text(report.outstanding_bytes) + " promised to other pulls";
+  }
+  return text + ", floor " + gib_text(node.floor.bytes) + " GiB";
+}
+
+std::string volume_text(std::int64_t volume_gib) {
+  return volume_gib == 0 ? std::string() : ", " + std::to_string(volume_gib) + " GiB would do";
+}
+
+std::string verdict_text(const PullReport& report) {
+  switch (report.verdict) {
+    case Verdict::Unknown:
+      return "can't be judged";
+    case Verdict::Fits:
+      return "fits";
+    case Verdict::FitsAfterReclaim:
+      return "fits once unused images are removed";
+    case Verdict::FitsLater:
+      return "fits once other pulls have settled";
+    case Verdict::DoesNotFit:
+      return "does not fit now" + volume_text(report.smallest_volume_gib);
+    case Verdict::NeverFits:
+      return "never fits this volume" + volume_text(report.smallest_volume_gib);
+  }
+  return "can't be judged";
+}
+
+}  // namespace
+
+std::string gib_text(std::int64_t bytes) {
+  const bool negative = bytes < 0;
+  const std::int64_t magnitude = negative ? -bytes : bytes;
+  const int decimals = magnitude >= kGib ? 1 : 2;
+  const std::int64_t scale = decimals == 1 ? 10 : 100;
+  // Split, so that no product overflows: whole GiB and the rest apart.
+  std::int64_t whole = magnitude / kGib;
+  std::int64_t part = ((magnitude % kGib) * scale + kGib / 2) / kGib;
+  if (part == scale) {
+    part = 0;
+    ++whole;
+  }
+  std::string digits = std::to_string(part);
+  while (static_cast<int>(digits.size()) < decimals) {
+    digits.insert(0, "0");
+  }
+  return (negative ? "-" : "") + std::to_string(whole) + "." + digits;
+}
+
+std::string verdict_sentence(const PullReport& report, const NodeReport& node) {
+  return need_text(report) + "; " + node_text(report, node) + "; " + verdict_text(report);
+}
+
+std::string shorten(const std::string& text, std::size_t limit) {
+  constexpr const char* kMark = "…";
+  constexpr std::size_t kMarkBytes = 3;
+  if (text.size() <= limit) {
+    return text;
+  }
+  std::size_t end = limit < kMarkBytes ? 0 : limit - kMarkBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) {
+    --end;
+  }
+  return text.substr(0, end) + kMark;
+}
+
+}  // namespace imagefs_guard

@@ -1,0 +1,21 @@
+#pragma once
+/// Numbers and verdicts as people read them. Everything that is printed about a decision, in log,
+/// Event, status and test, comes from here.
+
+#include <cstdint>
+#include <string>
+
+#include "agent/core/decision.h"
+
+namespace imagefs_guard {
+
+/// Bytes in GiB: one decimal from 1 GiB on, two below: "12.9", "0.62". Rounded half up.
+[[nodiscard]] std::string gib_text(std::int64_t bytes);
+
+/// The sentence of a judged pull; `report` has all but the sentence.
+[[nodiscard]] std::string verdict_sentence(const PullReport& report, const NodeReport& node);
+
+/// At most `limit` bytes, cut on a UTF-8 boundary, with "…" where something was cut.
+[[nodiscard]] std::string shorten(const std::string& text, std::size_t limit);
+
+}  // namespace imagefs_guard
