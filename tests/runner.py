@@ -1,0 +1,253 @@
+#!/usr/bin/python3
+"""Builds the project and runs its suites for tests/run; ends with "N passed, N failed".
+
+Two builds: build/ with AddressSanitizer and UBSan for unit, replay and sim, build/release/ for
+the agent that the integration and cluster suites start.
+"""
+
+import argparse
+import collections
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SANITIZED = os.path.join(ROOT, "build")
+RELEASE = os.path.join(SANITIZED, "release")
+CLANG = os.path.join(SANITIZED, "clang")
+CLUSTER = os.path.join(ROOT, "tests", "cluster", "run")
+SUITES = {"unit": SANITIZED, "replay": SANITIZED, "sim": SANITIZED, "integration": RELEASE,
+          "tidy": SANITIZED}
+NOT_COMPILED = {"tidy"}  # looks at the sources alone
+OPTIONS = {SANITIZED: ["-Db_sanitize=address,undefined", "-Dwerror=true"],
+           RELEASE: ["--buildtype=release", "-Db_sanitize=none"],
+           CLANG: ["-Dwerror=true"]}
+ERROR_LINES = 25
+RESULT = re.compile(r"^\s*\d+/\d+\s+(?:\S+ / )?(\S+)\s+(OK|FAIL|SKIP|TIMEOUT|ERROR|EXPECTEDFAIL|"
+                    r"UNEXPECTEDPASS|INTERRUPT)\s+([\d.]+)s")
+GOOD = {"OK", "EXPECTEDFAIL"}
+SKIPPED = "SKIP"
+
+Count = collections.namedtuple("Count", "passed failed")
+
+
+class BuildFailed(Exception):
+    """The text is what to show."""
+
+
+def say(text):
+    print(text, flush=True)
+
+
+class Runner:
+    """Counts over all suites; a build that fails is one failure and ends what rests on it."""
+
+    def __init__(self):
+        self.passed = 0
+        self.failed = 0
+        self.skipped = 0
+        self._ready = {}
+
+    def add(self, passed, failed):
+        self.passed += passed
+        self.failed += failed
+
+    def build(self, directory, compiled=True):
+        """Sets up and compiles a build directory once; False where that failed before or now."""
+        key = (directory, compiled)
+        if key not in self._ready:
+            try:
+                build(directory, compiled)
+                self._ready[key] = True
+            except BuildFailed as error:
+                say(f"FAILED: {error}")
+                self.add(0, 1)
+                self._ready[key] = False
+        return self._ready[key]
+
+    def suite(self, name):
+        directory = SUITES[name]
+        if not self.build(directory, compiled=False):
+            return
+        names = tests_of(directory, name)
+        if not names or (name not in NOT_COMPILED and not self.build(directory)):
+            return
+        say(f"{name}: {len(names)} test programs")
+        log = os.path.join(directory, "meson-logs", f"{name}.json")
+        results = run_meson_tests(directory, name)
+        for test in read_log(log):
+            self.report(test, results.get(test["name"], 0.0))
+        missing = len(names) - len(results)
+        if missing > 0:
+            say(f"  FAILED: {missing} of {name} did not run")
+            self.add(0, missing)
+
+    def report(self, test, seconds):
+        """Counts one test program; shows the end of what a failed one printed."""
+        short = test["name"].rpartition(" / ")[2].rpartition(":")[2]
+        output = (test.get("stdout") or "") + (test.get("stderr") or "")
+        if test["result"] == SKIPPED:
+            self.skipped += 1
+            reason = next((line for line in output.splitlines() if "skipped" in line), "skipped")
+            say(f"  skipped  {short}: {reason.removeprefix('skipped: ')}")
+            return
+        good = test["result"] in GOOD
+        count = count_cases(output, good)
+        self.add(*count)
+        if not good:
+            lines = output.strip().splitlines()[-ERROR_LINES:]
+            say("\n".join(f"    {line}" for line in lines))
+            say(f"  FAILED   {short} ({test['result'].lower()}, {seconds:.1f} s)")
+
+    def clang(self):
+        """The other compiler: no warnings, and the unit tests pass."""
+        say("clang: build and unit tests")
+        if not self.build(CLANG):
+            return
+        done = subprocess.run(["meson", "test", "-C", CLANG, "--suite", "unit", "--no-rebuild",
+                               "--print-errorlogs"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            say("\n".join(done.stdout.splitlines()[-ERROR_LINES:]))
+        self.add(done.returncode == 0, done.returncode != 0)
+
+    def cluster(self):
+        if not os.path.exists(CLUSTER):
+            return
+        say("cluster: real kubelet, containerd, API server")
+        if not self.build(RELEASE):
+            return
+        last = ""
+        agent = os.path.join(RELEASE, "imagefs-guard")
+        with subprocess.Popen([CLUSTER, "--agent", agent], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, text=True) as child:
+            for line in child.stdout:
+                last = line.strip() or last
+                if not re.match(r"^\d+ passed, \d+ failed$", last):
+                    say(f"  {line.rstrip()}")
+        found = re.match(r"^(\d+) passed, (\d+) failed$", last)
+        if found:
+            self.add(int(found[1]), int(found[2]))
+        else:
+            say("  FAILED: the cluster suite could not run")
+            self.add(0, 1)
+
+
+def build(directory, compiled):
+    name = os.path.relpath(directory, ROOT)
+    environment = dict(os.environ)
+    if directory == CLANG:
+        environment.update(CC="clang-14", CXX="clang++-14")
+    if os.path.exists(os.path.join(directory, "build.ninja")):
+        options = [option for option in OPTIONS[directory] if option.startswith("-D")]
+        quietly(["meson", "configure", directory, *options], f"configuring {name}")
+    else:
+        quietly(["meson", "setup", directory, *OPTIONS[directory]], f"setting up {name}",
+                environment)
+    if not compiled:
+        return
+    started = time.monotonic()
+    say(f"compiling {name}")
+    ninja = ["ninja", "-C", directory]
+    if sys.stdout.isatty():  # ninja shows its own progress
+        code = subprocess.run(ninja, stdin=subprocess.DEVNULL, check=False).returncode
+        if code != 0:
+            raise BuildFailed(f"{name} does not compile")
+    else:
+        quietly(ninja, f"compiling {name}")
+    say(f"compiled {name} in {time.monotonic() - started:.0f} s")
+
+
+def quietly(argv, what, environment=None):
+    """Runs a tool and shows its output only where it fails."""
+    done = subprocess.run(argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        say("\n".join(done.stdout.splitlines()[-2 * ERROR_LINES:]))
+        raise BuildFailed(what)
+
+
+def tests_of(directory, suite):
+    """Names of the tests of a suite; none where the suite isn't there yet."""
+    listed = subprocess.run(["meson", "introspect", "--tests", directory], capture_output=True,
+                            text=True, check=True).stdout
+    return [test["name"] for test in json.loads(listed)
+            if suite in (label.rpartition(":")[2] for label in test["suite"])]
+
+
+def run_meson_tests(directory, suite):
+    """Runs a suite and prints a line for each test as it ends; {name: seconds}."""
+    results = {}
+    argv = ["meson", "test", "-C", directory, "--suite", suite, "--no-rebuild",
+            "--logbase", suite]
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, "UBSAN_OPTIONS": "print_stacktrace=1"}) as child:
+        try:
+            for line in child.stdout:
+                found = RESULT.match(line)
+                if found and found[1] not in results:
+                    results[found[1]] = float(found[3])
+                    if found[2] in GOOD:
+                        say(f"  ok       {found[1]} ({float(found[3]):.1f} s)")
+        except KeyboardInterrupt:
+            child.send_signal(signal.SIGINT)
+            child.wait()
+            raise
+    return results
+
+
+def read_log(path):
+    try:
+        with open(path, encoding="utf-8") as log:
+            return [json.loads(line) for line in log if line.strip()]
+    except OSError:
+        return []
+
+
+def count_cases(output, good):
+    """Cases inside one test program: doctest and unittest say how many, others are one."""
+    found = re.search(r"\[doctest\] test cases:\s*\d+ \|\s*(\d+) passed \|\s*(\d+) failed", output)
+    if found:
+        passed, failed = int(found[1]), int(found[2])
+    else:
+        ran = re.search(r"^Ran (\d+) tests? in", output, re.MULTILINE)
+        bad = sum(int(number) for number in re.findall(
+            r"(?:failures|errors)=(\d+)", output)) if ran else 0
+        skipped = sum(int(number) for number in re.findall(r"skipped=(\d+)", output)) if ran else 0
+        failed = bad
+        passed = max(0, int(ran[1]) - bad - skipped) if ran else int(good)
+    if not good and failed == 0:
+        failed = 1  # it crashed, ran out of time, or leaked
+    return Count(passed, failed)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("suite", nargs="*")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    runner = Runner()
+    started = time.monotonic()
+    try:
+        for name in SUITES:
+            if not options.suite or name in options.suite:
+                runner.suite(name)
+        if options.all:
+            runner.clang()
+            runner.cluster()
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    say(f"{time.monotonic() - started:.0f} s"
+        + (f", {runner.skipped} skipped" if runner.skipped else ""))
+    say(f"{runner.passed} passed, {runner.failed} failed")
+    return 1 if runner.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
