@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -121,6 +122,9 @@ def go_environment(go):
     env = dict(os.environ, CGO_ENABLED="0", GOWORK="off")
     env["GOFLAGS"] = "-mod=readonly -buildvcs=false -trimpath"
     env["PATH"] = os.path.dirname(go) + ":" + env.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+    env.setdefault(
+        "GOTOOLCHAIN", "auto"
+    )  # Debian's Go would not fetch the newer one some pins need
     if not env.get("HOME"):
         env["HOME"] = os.path.join(cache_folder(), "home")
     return env
@@ -211,7 +215,7 @@ def build_group(go, cache, group, say):
         finally:
             stop.set()
             if process.poll() is None:
-                process.terminate()
+                process.send_signal(signal.SIGINT)  # go ends its compilers, too
                 process.wait()
     if code != 0:
         with open(log_path, encoding="utf-8") as log:

@@ -8,14 +8,13 @@ or that of an earlier run that was killed with -9.
 import contextlib
 import ctypes
 import glob
+import json
 import os
 import shutil
 import signal
 import tempfile
-import time
-
 from errors import Broken
-from processes import run, wait_until
+from processes import let_pass, run, wait_until
 
 PARENT = "/var/tmp"
 PREFIX = "igc-"
@@ -61,7 +60,28 @@ def sweep(folder):
     for netns in glob.glob(f"/run/netns/{name}-*"):
         run("ip", "netns", "del", os.path.basename(netns), check=False)
     remove_groups(name)
+    remove_log_links(folder)
+    remove_shim_sockets(folder)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_shim_sockets(folder):
+    """containerd's shims put their sockets into one folder of the machine; bundles name them."""
+    bundles = os.path.join(folder, "*", "state", "io.containerd.runtime.v2.task", "*", "*")
+    for path in glob.glob(os.path.join(bundles, "bootstrap.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            with open(path, encoding="utf-8") as f:
+                os.remove(json.load(f)["address"].removeprefix("unix://"))
+
+
+def remove_log_links(folder):
+    """The kubelet links the logs of its pods here, whatever its own folders are."""
+    links = "/var/log/containers"
+    with contextlib.suppress(OSError):
+        for link in os.scandir(links):
+            if link.is_symlink() and os.readlink(link.path).startswith(folder + "/"):
+                os.remove(link.path)
+        os.rmdir(links)  # only if nothing else is in it
 
 
 def unmount_below(folder):
@@ -85,7 +105,8 @@ def run_quietly(*argv):
         return False
 
 
-# Control groups. Version 1 (or hybrid) has one tree per controller, version 2 has one for all.
+# Control groups. Version 1 has one tree per controller, version 2 one for all; hybrid has both
+# kinds, with the controllers in version 1.
 
 
 def is_unified():
@@ -97,7 +118,7 @@ def group_trees():
         return [CGROUPS]
     with open("/proc/self/mounts", encoding="utf-8") as f:
         mounts = [line.split()[:3] for line in f]
-    return sorted({point for _, point, kind in mounts if kind == "cgroup"})
+    return sorted({point for _, point, kind in mounts if kind in ("cgroup", "cgroup2")})
 
 
 def make_group(path):
@@ -179,7 +200,7 @@ def remove_groups(path):
                 os.rmdir(folder)
         if not left:
             return
-        time.sleep(0.1)
+        let_pass(0.1)
 
 
 # Network namespaces.

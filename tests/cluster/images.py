@@ -4,6 +4,7 @@ A layer of random bytes does not compress, one of zero bytes compresses 200 : 1;
 and the unpacked size of an image can be chosen apart, as in real images.
 """
 
+import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -21,6 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MIB = 1 << 20
 TYPES = "application/vnd.oci.image."
 CHUNK = 4 * MIB
+TELL_BYTES = 100 * MIB  # an image that takes seconds to make
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +83,15 @@ class Content:
         size = min(size, self.left)
         self.left -= size
         return os.urandom(size) if self.kind == "random" else bytes(size)
+
+
+def cache_key():
+    """Whatever makes the images must be the same, else they are made anew."""
+    digest = hashlib.sha256()
+    for name in ("images.py", "pause.c"):
+        with open(os.path.join(HERE, name), "rb") as f:
+            digest.update(f.read())
+    return digest.hexdigest()[:16]
 
 
 def compile_pause(folder):
@@ -188,11 +199,25 @@ class Registry:
                 tar_bytes += tar_size
         os.remove(scratch)
         image = self.put_metadata(spec, descriptors, diff_ids, tar_bytes)
-        if spec.layers:
+        if image.compressed_bytes > TELL_BYTES:
             say(
                 f"image {spec.name}: {image.compressed_bytes // MIB} MiB compressed, "
                 f"{tar_bytes // MIB} MiB unpacked ({time.monotonic() - started:.0f} s)"
             )
+        return image
+
+    def push_once(self, spec, pause, folder, say):
+        """Like push(), but an image that an earlier run left in the folder is used again."""
+        record = os.path.join(folder, f"{spec.name}.json")
+        with contextlib.suppress(OSError, ValueError):
+            with open(record, encoding="utf-8") as f:
+                saved = json.load(f)
+            if saved["spec"] == repr(spec):
+                return Image(**saved["image"])
+        image = self.push(spec, pause, folder, say)
+        with open(record + ".new", "w", encoding="utf-8") as f:
+            json.dump({"spec": repr(spec), "image": dataclasses.asdict(image)}, f)
+        os.rename(record + ".new", record)
         return image
 
     def put_metadata(self, spec, descriptors, diff_ids, tar_bytes):

@@ -9,9 +9,12 @@ Addresses (nothing of this is visible outside the run's own namespaces):
                      that its speed can be limited without touching the node's other traffic
 """
 
+import glob
 import json
 import os
+import shutil
 
+import components
 import host
 import images
 from kube import Kube, condition_of
@@ -34,7 +37,8 @@ class Lab:
         self.folder, self.logs, self.binaries, self.say = folder, logs, binaries, say
         self.name = os.path.basename(folder)
         self.netns = f"{self.name}-lab"
-        self.storage = os.path.join(folder, "registry")
+        self.image_cache = make_image_cache()
+        self.storage = os.path.join(self.image_cache, "registry")
         self.processes = []
         self.images = {}
         self.next_node = 1
@@ -201,7 +205,10 @@ class Lab:
     def push(self, spec):
         """Pushes an image once; nodes find it in their own registry at once."""
         if spec not in self.images:
-            self.images[spec] = self.registry.push(spec, self.pause, self.folder, self.say)
+            with components.locked(self.image_cache):
+                self.images[spec] = self.registry.push_once(
+                    spec, self.pause, self.image_cache, self.say
+                )
         return self.images[spec]
 
     def make_namespace(self, name):
@@ -222,9 +229,21 @@ class Lab:
         )
 
     def down(self):
+        """Nothing of the control plane is kept, so nothing needs to end in order."""
         for process in reversed(self.processes):
-            process.stop(grace=3)
+            process.kill()
         self.processes = []
+
+
+def make_image_cache():
+    """The registry's storage outlives a run: making the images takes longer than using them."""
+    cache, wanted = components.cache_folder(), f"images-{images.cache_key()}"
+    for old in glob.glob(os.path.join(cache, "images-*")):
+        if os.path.basename(old) != wanted:
+            shutil.rmtree(old, ignore_errors=True)
+    folder = os.path.join(cache, wanted)
+    os.makedirs(folder, exist_ok=True)
+    return folder
 
 
 def write_registry_config(folder, storage):

@@ -4,9 +4,12 @@ More than one can be up at a time; all share the lab's control plane and the mac
 neither network, disk, runtime nor control groups.
 """
 
+import calendar
 import dataclasses
 import json
 import os
+import re
+import time
 
 import host
 import lab as lab_module
@@ -37,8 +40,9 @@ class NodeSpec:
 class Node:
     """up(), use, down(). Paths and clients that scenarios need are attributes."""
 
-    def __init__(self, lab, name, spec, logs):
+    def __init__(self, lab, name, spec, logs, labels=None):
         self.lab, self.name, self.spec, self.logs = lab, name, spec, logs
+        self.labels = labels or {}
         self.index, lab.next_node = lab.next_node, lab.next_node + 1
         self.netns = f"{lab.name}-n{self.index}"
         self.group = f"{lab.name}/n{self.index}"
@@ -50,7 +54,7 @@ class Node:
         self.kubelet_root = os.path.join(self.disk, "kubelet")
         self.socket = os.path.join(self.folder, "containerd.sock")
         self.processes = []
-        self.containerd = self.kubelet = None
+        self.containerd = self.kubelet = self.events_log = None
 
     def up(self):
         os.makedirs(self.folder)
@@ -180,6 +184,25 @@ class Node:
         )
         self.containerd.wait_ready(lambda: host.run_quietly(ctr, "-a", self.socket, "version"))
 
+        self.events_log = self.start(
+            "containerd-events", [ctr, "-a", self.socket, "-n", "k8s.io", "events"]
+        ).log
+
+    def task_starts(self, since, until):
+        """When containers were started, by containerd's own clock, on the monotonic one.
+
+        The kubelet tells a pod's state once a second at best, which is too coarse for some checks.
+        """
+        offset = time.time() - time.monotonic()
+        found = []
+        with open(self.events_log, encoding="utf-8") as f:
+            for line in f:
+                match = re.match(r"(\S+ \S+?)(\.\d+)? \+0000 UTC \S+ /tasks/start ", line)
+                if match:
+                    whole = calendar.timegm(time.strptime(match[1], "%Y-%m-%d %H:%M:%S"))
+                    found.append(whole + float(match[2] or 0) - offset)
+        return [when for when in found if since <= when <= until]
+
     def containerd_config(self):
         cri = "io.containerd.cri.v1"
         discard = str(self.spec.discard_unpacked_layers).lower()
@@ -237,6 +260,7 @@ state = "{self.folder}/state"
                 f"--hostname-override={self.name}",
                 f"--node-ip={self.address}",
                 f"--cert-dir={self.folder}/pki",
+                f"--node-labels={','.join('='.join(pair) for pair in self.labels.items())}",
                 "--v=2",
             ],
         )
@@ -305,7 +329,6 @@ state = "{self.folder}/state"
         for process in self.processes:
             process.kill()
         host.unmount_below(self.folder)
-        self.lab.kube.delete(f"/api/v1/nodes/{self.name}")
         run("ip", "netns", "del", self.netns, check=False)
         host.remove_groups(self.group)
         host.remove_groups(self.group + "-daemons")

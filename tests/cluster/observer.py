@@ -19,7 +19,7 @@ class DiskSampler:
     def __init__(self, node):
         self.node = node
         self.samples = []  # (time, available bytes, layer bytes)
-        self.layers = []  # digests to count
+        self.layers = []  # the hex digests to count
         self.refs = {}  # ingest folder: its ref
         self.stopped = threading.Event()
         self.thread = threading.Thread(target=self.follow, daemon=True, name="disk sampler")
@@ -44,22 +44,26 @@ class DiskSampler:
     def layer_bytes(self):
         """Bytes of the watched layers in the content store: committed or still coming in."""
         store = os.path.join(self.node.containerd_root, "io.containerd.content.v1.content")
-        total = sum(
-            size_of(os.path.join(store, "blobs", *digest.split(":"))) for digest in self.layers
-        )
+        blobs = os.path.join(store, "blobs", "sha256")
+        total = sum(size_of(os.path.join(blobs, layer)) for layer in self.layers)
         for folder in glob.glob(os.path.join(store, "ingest", "*")):
-            ref = self.refs.get(folder) or read(os.path.join(folder, "ref"))
-            if ref:
-                self.refs[folder] = ref
-            if any(digest in ref for digest in self.layers):
+            if self.ref_of(folder).rpartition("sha256:")[2] in self.layers:
                 total += size_of(os.path.join(folder, "data"))
         return total
+
+    def ref_of(self, folder):
+        """For instance `k8s.io/17/layer-sha256:<hex>`; read once per ingest."""
+        ref = self.refs.get(folder) or read(os.path.join(folder, "ref"))
+        if ref:
+            self.refs[folder] = ref
+        return ref
 
     def lowest_free_bytes(self, since=0.0):
         return min(free for when, free, _ in self.samples if when >= since)
 
     def free_bytes(self):
-        return self.samples[-1][1]
+        stat = os.statvfs(self.node.disk)
+        return stat.f_frsize * stat.f_bavail
 
     def most_layer_bytes(self, since, until=NEVER):
         return max(

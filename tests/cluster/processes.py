@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import threading
 import time
 
 from errors import Broken
@@ -24,6 +25,11 @@ def run(*argv, check=True, **options):
     return done.stdout
 
 
+def let_pass(seconds):
+    """Watches on for a while, where that nothing happens is the point."""
+    threading.Event().wait(max(0.0, seconds))
+
+
 def wait_until(condition, seconds, what, pause=0.1):
     """Returns the first true answer of `condition`, or says that `what` did not happen in time."""
     deadline = time.monotonic() + seconds
@@ -33,7 +39,7 @@ def wait_until(condition, seconds, what, pause=0.1):
             return answer
         if time.monotonic() > deadline:
             raise Broken(f"{what} did not happen within {seconds:g} s")
-        time.sleep(pause)
+        let_pass(pause)
 
 
 class Process:

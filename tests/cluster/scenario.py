@@ -1,19 +1,23 @@
 """What a scenario is, and one run of it in one mode."""
 
+import contextlib
+import http.client
 import os
 import struct
 import time
+import traceback
 import types
 
 import agent as agent_module
 import host
 from errors import Broken
 from images import ImageSpec, Layer, MIB
-from kube import condition_of
+from kube import ApiError, condition_of
 from node import PAUSE, Node, NodeSpec
 from observer import APP_LABEL, Observer
 from processes import wait_until
 
+RUN_LABEL = "imagefs-guard-test/run"  # on the nodes of a run, so that its pods go nowhere else
 ALONE, GUARDED = "alone", "guarded"
 KEYS = (
     "protected_evicted",
@@ -72,7 +76,8 @@ class Run:
         self.namespace = f"{scenario.name}-{mode}"
         self.logs = os.path.join(lab.logs, self.namespace)
         self.say = lambda text: say(f"{self.label}: {text}")
-        self.node = Node(lab, self.namespace, scenario.node, self.logs)
+        self.node = self.new_node(self.namespace, scenario.node, self.logs)
+        self.more_nodes = []
         self.agent_binary = agent_binary
         self.agent = self.observer = None
         self.results, self.failures, self.notes = {}, [], []
@@ -95,6 +100,11 @@ class Run:
             check(self)
         except Broken as error:
             self.failures.append(str(error)[0].upper() + str(error)[1:] + ".")
+        except Exception as error:  # a fault of the harness itself must not end the other runs
+            trace = os.path.join(self.logs, "harness-error.txt")
+            os.makedirs(self.logs, exist_ok=True)
+            host.write(trace, traceback.format_exc())
+            self.failures.append(f"The harness failed: {error!r}; see {trace}.")
         return not self.failures
 
     def finish(self):
@@ -117,13 +127,19 @@ class Run:
         if self.agent is not None and self.agent.process is not None:
             self.agent.kill()
         self.save_objects()
-        self.node.down()
-        self.lab.kube.delete(f"/api/v1/namespaces/{self.namespace}")
-        for pod in self.lab.kube.items(f"/api/v1/namespaces/{self.namespace}/pods"):
-            self.lab.kube.delete(
-                f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}",
-                gracePeriodSeconds=0,
-            )
+        for node in [*self.more_nodes, self.node]:
+            node.down()
+        with contextlib.suppress(OSError, http.client.HTTPException, ApiError):
+            self.delete_objects()
+
+    def delete_objects(self):
+        """The node is gone, so nobody but us can confirm that its pods are."""
+        kube, namespace = self.lab.kube, f"/api/v1/namespaces/{self.namespace}"
+        for node in [*self.more_nodes, self.node]:
+            kube.delete(f"/api/v1/nodes/{node.name}")
+        kube.delete(namespace)
+        for pod in kube.items(f"{namespace}/pods"):
+            kube.delete(f"{namespace}/pods/{pod['metadata']['name']}", gracePeriodSeconds=0)
 
     def save_objects(self):
         """Keeps the Node, pods, Jobs and Events beside the logs, for whoever looks for a cause."""
@@ -148,6 +164,16 @@ class Run:
                 self.node, self.agent_binary, self.scenario.policy
             ).start()
 
+    def add_node(self, suffix, spec=None):
+        """One more node beside the first, for instance to see where pods go instead."""
+        name = f"{self.namespace}-{suffix}"
+        logs = os.path.join(self.logs, suffix)
+        self.more_nodes.append(self.new_node(name, spec or self.scenario.node, logs))
+        return self.more_nodes[-1].up()
+
+    def new_node(self, name, spec, logs):
+        return Node(self.lab, name, spec, logs, {RUN_LABEL: self.namespace})
+
     def expect(self, truth, sentence):
         if not truth:
             self.failures.append(sentence)
@@ -159,7 +185,9 @@ class Run:
         return self.lab.push(spec)
 
     def watch_layers(self, spec):
-        self.observer.disk.layers = list(self.image(spec).layer_digests[:-1])
+        """Lets the disk sampler count this image's layers, but for the program that all share."""
+        digests = self.image(spec).layer_digests[:-1]
+        self.observer.disk.layers = [digest.removeprefix("sha256:") for digest in digests]
 
     def floor_bytes(self):
         """As the kubelet computes it: the largest threshold of bytes on this one device."""
@@ -175,7 +203,7 @@ class Run:
 
     def pod_spec(self, spec, arguments=(), restart="Always"):
         return {
-            "nodeSelector": {"kubernetes.io/hostname": self.node.name},
+            "nodeSelector": {RUN_LABEL: self.namespace},
             "hostNetwork": True,
             "automountServiceAccountToken": False,
             "restartPolicy": restart,

@@ -6,7 +6,7 @@ Alone, the same Job shows how soon a pull begins by itself.
 import time
 
 from node import PAUSE
-from processes import wait_until
+from processes import let_pass, wait_until
 from scenario import CAREFUL_POLICY, FLOW_IMAGE, Scenario
 
 FILLER_MIB = 600
@@ -29,7 +29,7 @@ class AgentKilled(Scenario):
         since = pod.bound
         if run.guarded:
             held = run.wait_held(pod)
-            time.sleep(HELD_SECONDS)
+            let_pass(HELD_SECONDS)
             since = time.monotonic()
             run.count_held_bytes(held, until=since)
             run.agent.kill()

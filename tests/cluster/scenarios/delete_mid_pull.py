@@ -9,7 +9,7 @@ import time
 
 from images import MIB
 from node import PAUSE
-from processes import wait_until
+from processes import let_pass, wait_until
 from scenario import CAREFUL_POLICY, FLOW_IMAGE, Scenario
 
 FILLER_MIB = 600
@@ -32,7 +32,7 @@ class DeleteMidPull(Scenario):
         pod = run.wait_bound("flow")
         if run.guarded:
             held = run.wait_held(pod)
-            time.sleep(SUSPEND_AFTER_SECONDS)
+            let_pass(SUSPEND_AFTER_SECONDS)
         else:
             wait_until(
                 lambda: run.observer.disk.first_layer_byte(pod.bound),
@@ -40,7 +40,7 @@ class DeleteMidPull(Scenario):
                 "the pull's start",
                 pause=0.02,
             )
-            time.sleep(SUSPEND_AFTER_SECONDS)
+            let_pass(SUSPEND_AFTER_SECONDS)
         suspended = time.monotonic()
         run.suspend_job("flow")
         wait_until(
@@ -48,7 +48,7 @@ class DeleteMidPull(Scenario):
         )
         run.seen.gone_seconds = pod.gone - suspended
         run.note(f"pod gone {run.seen.gone_seconds:.1f} s after the Job was suspended")
-        time.sleep(2)  # whatever still writes after the pod's end is seen, too
+        let_pass(2)  # whatever still writes after the pod's end is seen, too
         run.seen.layer_bytes = run.observer.disk.most_layer_bytes(pod.bound)
         run.note(f"{run.seen.layer_bytes // MIB} MiB of layers written")
         run.seen.started = pod.started() or any(
@@ -71,7 +71,7 @@ class DeleteMidPull(Scenario):
     def expect_guarded(self, run):
         run.expect(
             run.seen.gone_seconds <= GONE_SECONDS,
-            f"The pod was gone after {run.seen.gone_seconds:.1f} s, allowed are {GONE_SECONDS:g} s.",
+            f"The pod was gone in {run.seen.gone_seconds:.1f} s, allowed are {GONE_SECONDS:g} s.",
         )
         run.expect(run.seen.layer_bytes == 0, f"{run.seen.layer_bytes} layer bytes were written.")
         run.expect(not run.seen.started, "The deleted pod's container was started.")

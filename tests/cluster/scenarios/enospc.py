@@ -8,6 +8,7 @@ import time
 
 from images import MIB
 from node import PAUSE, NodeSpec
+from processes import let_pass
 from scenario import FLOW_IMAGE, Scenario
 from scenarios import bystanders
 
@@ -40,7 +41,7 @@ class Enospc(Scenario):
         run.add_job("flow", FLOW_IMAGE, ["sleep", "5"])
         pod = run.wait_bound("flow")
         held = run.wait_held(pod) if run.guarded else None
-        time.sleep(max(0.0, pod.bound + PLAY_SECONDS - time.monotonic()))
+        let_pass(pod.bound + PLAY_SECONDS - time.monotonic())
         if held:
             run.count_held_bytes(held)
         bystanders.note_evictions(run, pod.bound)

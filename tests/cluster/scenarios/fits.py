@@ -1,21 +1,24 @@
 """Images that fit: nobody may notice that there is an agent.
 
 Pods start one after the other, each with an image of its own, on a node with plenty of room. What
-the agent costs them is the difference of the medians from binding to Running, alone and guarded,
-and the longest hold in its log.
+the agent costs them is how much later the pull's first layer byte comes, alone and guarded, and
+the longest hold in its log. (The container's start is told as well; it varies by more than what is
+to be measured.)
 """
 
 import statistics
-import time
 
 from images import ImageSpec, Layer
 from node import PAUSE
-from scenario import GUARDED, Scenario
+from processes import let_pass
+from scenario import ALONE, GUARDED, Scenario
 
-PODS = 9
+PODS = 15
 HELD_LIMIT_MS = 100
 DELAY_LIMIT_MS = 100
-IMAGES = tuple(ImageSpec(f"small-{i}", (Layer("random", 8), Layer("zero", 8))) for i in range(PODS))
+IMAGES = tuple(
+    ImageSpec(f"small-{i}", (Layer("random", 8), Layer("random", 4))) for i in range(PODS)
+)
 
 
 class Fits(Scenario):
@@ -23,28 +26,31 @@ class Fits(Scenario):
     images = (PAUSE, *IMAGES)
 
     def __init__(self):
-        self.median_ms = {}
+        self.median_ms = {}  # by mode: the guarded half is compared with the one before it
 
     def play(self, run):
         run.start_agent()
-        times = []
+        begun, started = [], []
         for i, spec in enumerate(IMAGES):
-            app = f"small-{i}"
-            run.add_pod(app, spec)
-            run.wait_running(app)
-            pod = run.observer.of_app(app)[0]
-            times.append((pod.running - pod.bound) * 1000)
-        self.median_ms[run.mode] = statistics.median(times)
-        run.note(
-            "bound to Running, ms: "
-            + " ".join(f"{t:.0f}" for t in times)
-            + f"; median {self.median_ms[run.mode]:.0f}"
-        )
+            run.watch_layers(spec)
+            run.add_pod(f"small-{i}", spec)
+            run.wait_running(f"small-{i}")
+            pod = run.observer.of_app(f"small-{i}")[0]
+            begun.append((run.observer.disk.first_layer_byte(pod.bound) - pod.bound) * 1000)
+            # The sandbox is a task, too, and starts before the container.
+            started.append((run.node.task_starts(pod.bound, pod.running)[-1] - pod.bound) * 1000)
+        self.median_ms[run.mode] = statistics.median(begun)
+        for what, times in (("first layer byte", begun), ("container's start", started)):
+            run.note(
+                f"bound to {what}, ms: "
+                + " ".join(f"{t:.0f}" for t in times)
+                + f"; median {statistics.median(times):.0f}"
+            )
         if run.guarded:
             self.read_log(run)
 
     def read_log(self, run):
-        time.sleep(0.5)  # the last release may be written a moment after the pod runs
+        let_pass(0.5)  # the last release may be written a moment after the pod runs
         held = run.agent.records("pull_held")
         released = run.agent.records("pull_released")
         run.seen.held_ms = [record["held_ms"] for record in released]
@@ -66,14 +72,14 @@ class Fits(Scenario):
             longest <= HELD_LIMIT_MS,
             f"A pull that fits was held for {longest} ms; {HELD_LIMIT_MS} ms are allowed.",
         )
-        run.expect(run.seen.open_holds == 0, f"{run.seen.open_holds} holds were never released.")
-        if "alone" in self.median_ms:
-            delay = self.median_ms[GUARDED] - self.median_ms["alone"]
-            run.note(f"median delay by the agent: {delay:.0f} ms")
+        run.expect(run.seen.open_holds == 0, f"{run.seen.open_holds} holds were not released.")
+        if ALONE in self.median_ms:
+            delay = self.median_ms[GUARDED] - self.median_ms[ALONE]
+            run.note(f"the median pull began {delay:.0f} ms later than without the agent")
             run.expect(
                 delay <= DELAY_LIMIT_MS,
-                f"The median pod started {delay:.0f} ms later than without the agent; "
+                f"The median pull began {delay:.0f} ms later than without the agent; "
                 f"{DELAY_LIMIT_MS} ms are allowed.",
             )
-        wanted = [state[2] for state in run.observer.node_states if state[2] not in (None, "clear")]
-        run.expect(not wanted, f"The node's stage went to {', '.join(sorted(set(wanted)))}.")
+        stages = {state[2] for state in run.observer.node_states} - {None, "clear"}
+        run.expect(not stages, f"The node's stage went to {', '.join(sorted(stages))}.")
