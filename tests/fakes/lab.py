@@ -302,6 +302,13 @@ class Containerd:
         if self.process is not None:
             self.process.stop()
 
+    def reset(self):
+        """Starts again with nothing: no image, lease or pull of before is left."""
+        self.stop()
+        unmount_all(self.root)
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.start()
+
     def client(self):
         return Client(self.socket)
 

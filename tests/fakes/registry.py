@@ -58,6 +58,11 @@ class Registry:
         return f"http://{self.host}"
 
     @property
+    def token_host(self):
+        """Where Bearer tokens come from, or None."""
+        return self._token_server.host if self._token_server else None
+
+    @property
     def credentials(self):
         """(user, password) that may push, or None."""
         return (self._auth.username, self._auth.password) if self._auth else None
@@ -151,7 +156,8 @@ class TokenServer:
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}/token"
+        self.host = f"127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{self.host}/token"
 
     def start(self):
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

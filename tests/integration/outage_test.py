@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+"""The agent without one of its neighbours: it starts, says what it can't see, and recovers."""
+
+import time
+
+from harness import LAYERS, NodeTest, run_tests
+
+
+class OutageTest(NodeTest):
+    @classmethod
+    def prepare(cls):
+        cls.image, cls.name = cls.push("etl", LAYERS)
+
+    def assert_complains_about(self, agent, *words):
+        self.until(lambda: any(word in text for text in agent.complaints() for word in words), 10,
+                   f"a complaint about one of {words}")
+
+    def test_no_containerd_at_first(self):
+        self.runtime.stop()
+        self.addCleanup(self.restart_runtime)
+        agent = self.start_agent()
+        self.assert_complains_about(agent, "containerd")
+        self.assertTrue(agent.process.running())
+        self.runtime.start()
+        before, _ = self.start_pull_that_is_held(agent, self.name)
+        self.assert_no_layer_bytes(2, before)
+
+    def restart_runtime(self):
+        if not self.runtime.process.running():
+            self.runtime.start()
+
+    def test_containerd_restarts_under_a_hold(self):
+        agent = self.start_agent()
+        before, _ = self.start_pull_that_is_held(agent, self.name)
+        self.addCleanup(self.restart_runtime)
+        self.runtime.stop()
+        time.sleep(1)
+        self.runtime.start()
+        self.assert_no_layer_bytes(8, before)
+        self.disk.remove_filler()
+        self.until(lambda: self.cluster.job_result("flow") == "Complete", 40, "the Job")
+
+    def test_no_api_server_at_first(self):
+        self.cluster.server.stop()
+        agent = self.start_agent(wait=False)
+        self.assert_complains_about(agent, "API", "kubernetes", "127.0.0.1")
+        self.assertTrue(agent.process.running())
+        self.cluster.server.start()
+        before, _ = self.start_pull_that_is_held(agent, self.name)
+        self.assert_no_layer_bytes(2, before)
+
+    def test_api_server_goes_away_under_a_hold(self):
+        agent = self.start_agent()
+        before, _ = self.start_pull_that_is_held(agent, self.name)
+        self.cluster.server.stop()
+        self.assert_no_layer_bytes(6, before)
+        self.cluster.server.start()
+        self.assert_no_layer_bytes(2, before)
+        self.disk.remove_filler()
+        self.until(lambda: self.cluster.job_result("flow") == "Complete", 40, "the Job")
+
+    def test_watches_are_dropped_and_history_expires(self):
+        agent = self.start_agent()
+        for control in ("drop-watches", "expire-history", "drop-watches"):
+            self.cluster.client.create(f"/fake/{control}", {})
+            time.sleep(0.5)
+        before, _ = self.start_pull_that_is_held(agent, self.name)
+        self.assert_no_layer_bytes(2, before)
+
+    def test_api_server_refuses_for_a_while(self):
+        for status in (500, 429, 409):
+            self.cluster.server.faults.add({"status": status, "next": 2, "method": "PATCH",
+                                            "path": "/api/v1/nodes"})
+        agent = self.start_agent()
+        self.start_pull_that_is_held(agent, self.name)
+        self.until(lambda: "PullHeld" in [event["reason"] for event in self.cluster.events()], 30,
+                   "the Event")
+        self.until(lambda: any("imagefs-guard" in key for key in self.cluster.taints()), 60,
+                   "the taint, in the end")
+
+    def test_no_registry(self):
+        """Nothing can be judged, so nothing is held; once the registry is back, it is."""
+        self.registry.stop()
+        self.addCleanup(lambda: self.registry.process.running() or self.registry.start())
+        agent = self.start_agent()
+        self.leave_too_little()
+        before = self.disk.available_bytes()
+        self.cluster.create_job("flow", self.name, run_seconds=0.5)
+        self.assert_complains_about(agent, self.registry.host, "manifest", "registry")
+        self.assertEqual(agent.records("pull_held"), [])
+        self.registry.start()
+        agent.wait_for("pull_held", 40)
+        self.assert_no_layer_bytes(3, before)
+
+    def test_no_kubelet(self):
+        """Without /configz the agent's own floor holds: 10 % instead of the kubelet's 40 %."""
+        self.cluster.kubelet.config.eviction_hard = {}
+        url = self.cluster.kubelet.url
+        self.assertTrue(url)
+        self.cluster.kubelet._server.shutdown()
+        self.cluster.kubelet._server.server_close()
+        self.addCleanup(setattr, self.cluster.kubelet, "_server", _Closed())
+        agent = self.start_agent()
+        self.assert_complains_about(agent, "kubelet", "configz")
+        self.disk.fill_to(int(self.disk.capacity_bytes() * 0.1) + 50 * 1024 * 1024)
+        self.cluster.create_job("flow", self.name, run_seconds=0.5)
+        agent.wait_for("pull_held")
+
+
+class _Closed:
+    def shutdown(self):
+        pass
+
+    server_close = shutdown
+
+
+if __name__ == "__main__":
+    run_tests()
