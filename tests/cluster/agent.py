@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import signal
 import time
 
 import host
@@ -143,8 +144,9 @@ class Agent:
 
     def stop(self):
         """SIGTERM; the agent promises to exit 0."""
-        if self.process is None or self.process.child.poll() == -9:
+        if self.process is None or self.process.child.poll() == -signal.SIGKILL:
             return
+        self.process.require_alive()
         code = self.process.stop(grace=10)
         if code != 0:
             raise Broken(f"the agent ended with code {code} after SIGTERM; its log: {self.log}")

@@ -122,9 +122,8 @@ def go_environment(go):
     env = dict(os.environ, CGO_ENABLED="0", GOWORK="off")
     env["GOFLAGS"] = "-mod=readonly -buildvcs=false -trimpath"
     env["PATH"] = os.path.dirname(go) + ":" + env.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    env.setdefault(
-        "GOTOOLCHAIN", "auto"
-    )  # Debian's Go would not fetch the newer one some pins need
+    # Debian's Go, unlike Go's own, would not fetch the newer Go that some of the pins need.
+    env.setdefault("GOTOOLCHAIN", "auto")
     if not env.get("HOME"):
         env["HOME"] = os.path.join(cache_folder(), "home")
     return env
@@ -187,19 +186,8 @@ def build_group(go, cache, group, say):
         # the last part of the package path, which etcd's is not ("v3"): so one package goes alone.
         single = len(packages) == 1
         out = os.path.join(partial, next(iter(group.packages))) if single else partial + "/"
-        command = [
-            "nice",
-            "-n",
-            "5",
-            go,
-            "build",
-            "-v",
-            *tags,
-            f"-ldflags={group.ldflags}",
-            "-o",
-            out,
-            *packages,
-        ]
+        command = ["nice", "-n", "5", go, "build", "-v", *tags, f"-ldflags={group.ldflags}"]
+        command += ["-o", out, *packages]
         process = subprocess.Popen(
             command, cwd=module, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )

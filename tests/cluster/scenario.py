@@ -86,18 +86,28 @@ class Run:
 
     def execute(self):
         """Plays the scenario and checks it; returns whether every expectation held."""
+        check = self.scenario.expect_guarded if self.guarded else self.scenario.expect_alone
+        if self.attempt(self.prepare):
+            played = self.attempt(self.scenario.play, self)
+            self.attempt(self.finish)  # a play that broke off still has figures
+            if played:
+                self.attempt(check, self)
+        return not self.failures
+
+    def prepare(self):
+        for spec in self.scenario.images:
+            self.lab.push(spec)
+        started = time.monotonic()
+        self.node.up()
+        self.lab.make_namespace(self.namespace)
+        self.observer = Observer(self.node, self.namespace).start()
+        self.say(f"node up in {time.monotonic() - started:.0f} s")
+
+    def attempt(self, step, *arguments):
+        """Does a step; what goes wrong becomes a failure in words. Returns whether it was done."""
         try:
-            for spec in self.scenario.images:
-                self.lab.push(spec)
-            started = time.monotonic()
-            self.node.up()
-            self.lab.make_namespace(self.namespace)
-            self.observer = Observer(self.node, self.namespace).start()
-            self.say(f"node up in {time.monotonic() - started:.0f} s")
-            self.scenario.play(self)
-            self.finish()
-            check = self.scenario.expect_guarded if self.guarded else self.scenario.expect_alone
-            check(self)
+            step(*arguments)
+            return True
         except Broken as error:
             self.failures.append(str(error)[0].upper() + str(error)[1:] + ".")
         except Exception as error:  # a fault of the harness itself must not end the other runs
@@ -105,7 +115,7 @@ class Run:
             os.makedirs(self.logs, exist_ok=True)
             host.write(trace, traceback.format_exc())
             self.failures.append(f"The harness failed: {error!r}; see {trace}.")
-        return not self.failures
+        return False
 
     def finish(self):
         """The figures that every scenario has, and the agent's orderly end."""
