@@ -4,6 +4,7 @@ from scenarios.agent_killed import AgentKilled
 from scenarios.delete_mid_pull import DeleteMidPull
 from scenarios.enospc import Enospc
 from scenarios.fits import Fits
+from scenarios.least_privilege import LeastPrivilege
 from scenarios.storm import Storm
 
-ALL = [Storm(), Enospc(), DeleteMidPull(), Fits(), AgentKilled()]
+ALL = [Storm(), Enospc(), DeleteMidPull(), Fits(), AgentKilled(), LeastPrivilege()]
