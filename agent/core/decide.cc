@@ -13,6 +13,8 @@ namespace {
 
 /// A picture of the runtime older than this is not a picture of now.
 constexpr Duration kRuntimeAgeMaximum = std::chrono::seconds(60);
+/// For this long a missing part means: do nothing, neither hold nor release. After it: fail open.
+constexpr Duration kBlindMaximum = std::chrono::seconds(30);
 /// The deletion of a lease is ordered again after this, should the pull still be there.
 constexpr Duration kCancelRepeat = std::chrono::seconds(10);
 
@@ -68,8 +70,10 @@ class Planner {
         snapshot_.runtime.has_value() &&
         snapshot_.taken_at - snapshot_.runtime_observed_at <= kRuntimeAgeMaximum;
     if (device_ == nullptr || !sees_runtime || !snapshot_.pods.has_value()) {
-      return;  // not observed is not zero: nothing is held, nothing is cancelled
+      stand_still();
+      return;
     }
+    decision_.memory.blind_since.reset();
     const Pulls pulls = collect_pulls(snapshot_, decision_.memory, policy_);
     remember(pulls);
     ledger_.emplace(*snapshot_.runtime, device_->kind, policy_.discard_unpacked_layers);
@@ -95,6 +99,32 @@ class Planner {
   }
 
  private:
+  /// Not observed is not zero: nothing is held anew, nothing is cancelled. What is held stays so
+  /// for a while, since a probe that fails once must not let every pull go.
+  void stand_still() {
+    std::optional<MonotonicTime>& since = decision_.memory.blind_since;
+    if (!since.has_value()) {
+      since = snapshot_.taken_at;
+    }
+    if (snapshot_.taken_at - *since >= kBlindMaximum) {
+      return;
+    }
+    for (const Hold& hold : snapshot_.holds) {
+      const auto manifest = std::ranges::lower_bound(
+          snapshot_.manifests, hold.manifest_digest, {}, &ImageManifest::manifest_digest);
+      if (manifest == snapshot_.manifests.end() ||
+          manifest->manifest_digest != hold.manifest_digest) {
+        continue;
+      }
+      decision_.actions.emplace_back(
+          HoldPull{.manifest_digest = hold.manifest_digest,
+                   .image = to_string(hold.manifest_digest),
+                   .config = {.ref = manifest->config_ref, .expected = manifest->config_digest},
+                   .layers = {},
+                   .reason = "the node can't be observed just now, what is held stays held"});
+    }
+  }
+
   void plan_stage() {
     StageState& state = decision_.memory.stage;
     if (!state.started && snapshot_.node.has_value()) {
@@ -141,6 +171,7 @@ class Planner {
                       .image = pull.image,
                       .state = pull.state,
                       .is_protected = pull.is_protected,
+                      .arrival = pull.arrival,
                       .demand = demand,
                       .outstanding_bytes = outstanding_};
     if (report.image.empty()) {
@@ -180,7 +211,10 @@ class Planner {
       cancel(pull, "is under way and would cross the floor: " + report.sentence);
       if (report.held) {
         hold(pull, report);  // meets the kubelet's retry
+        protected_waits_ |= pull.is_protected;
       }
+      // It writes on to its next layer boundary: nobody else may have those bytes before it ends.
+      outstanding_ += demand.peak_high_bytes();
     } else {
       commit(pull, demand);
     }

@@ -210,7 +210,7 @@ TEST_CASE("unknown size: allowed, loudly; asked again later") {
       1);
 }
 
-TEST_CASE("not observed is not zero: no part, no hold") {
+TEST_CASE("not observed is not zero: nothing new is held, what is held stays so for a while") {
   struct Case {
     const char* name;
     void (*blind)(NodeSnapshot&);
@@ -227,12 +227,20 @@ TEST_CASE("not observed is not zero: no part, no hold") {
   for (const Case& c : cases) {
     CAPTURE(c.name);
     TestNode node = storm();
-    node.hold(1).lease("pull-1", 1);
     c.blind(node.snapshot_);
-    const Decision decision = decide(node.snapshot_, {}, default_policy());
-    CHECK(actions_of<HoldPull>(decision).empty());
-    CHECK(actions_of<CancelPull>(decision).empty());
-    CHECK(actions_of<SetTaint>(decision).empty());
+    const Decision fresh = decide(node.snapshot_, {}, default_policy());
+    CHECK(actions_of<HoldPull>(fresh).empty());
+    CHECK(actions_of<CancelPull>(fresh).empty());
+    CHECK(actions_of<SetTaint>(fresh).empty());
+
+    node.hold(1);
+    const Decision kept = decide(node.snapshot_, {}, default_policy());
+    CHECK(actions_of<HoldPull>(kept).size() == 1);
+    CHECK(actions_of<CancelPull>(kept).empty());
+    CHECK(actions_of<SetCondition>(kept).empty());
+    node.snapshot_.taken_at += std::chrono::seconds(31);
+    node.snapshot_.runtime_observed_at += std::chrono::seconds(31);
+    CHECK(actions_of<HoldPull>(decide(node.snapshot_, kept.memory, default_policy())).empty());
   }
 }
 

@@ -23,6 +23,7 @@ struct PullReport {
   Verdict verdict = Verdict::Unknown;
   bool held = false;  // this decision holds it
   bool is_protected = false;
+  MonotonicTime arrival{};  // when the first of its pods was seen bound
   Demand demand;
   std::int64_t outstanding_bytes = 0;
   std::int64_t smallest_volume_gib = 0;  // for NeverFits and DoesNotFit

@@ -61,6 +61,8 @@ struct Memory {
   std::map<Digest, PullMemory> pulls;
   std::map<std::string, Backoff> backoff;  // by action_key()
   Published published;
+  /// Since when a part of the picture is missing without which nothing can be judged.
+  std::optional<MonotonicTime> blind_since;
 
   bool operator==(const Memory&) const = default;
 };

@@ -15,6 +15,7 @@ constexpr const char* kStatusAnnotation = "imagefs-guard.io/status";
 constexpr Duration kMetadataInterval = std::chrono::seconds(60);
 constexpr Duration kConditionHeartbeat = std::chrono::minutes(5);
 constexpr Duration kEventRepeat = std::chrono::minutes(10);
+constexpr Duration kBlindSilence = std::chrono::seconds(30);
 /// Event keys remembered: a node has at most 250 pods, with a few keys each.
 constexpr std::size_t kEventKeysMaximum = 2048;
 constexpr std::size_t kNoteBytesMaximum = 1024;
@@ -347,6 +348,10 @@ void publish(const NodeSnapshot& snapshot, const Policy& policy, Decision& decis
   publish_events(snapshot, policy, decision);
   if (!snapshot.node.has_value()) {
     return;
+  }
+  const std::optional<MonotonicTime>& blind = decision.memory.blind_since;
+  if (blind.has_value() && snapshot.taken_at - *blind < kBlindSilence) {
+    return;  // a probe that fails once is no news
   }
   publish_taint(snapshot, policy, decision);
   publish_metadata(snapshot, decision);

@@ -53,6 +53,11 @@ bool may_need_pull(const Container& container, const RuntimeState& runtime) {
          !has_image(runtime, container.canonical_image);
 }
 
+/// "*-nfs" matches by its end, anything else as a whole.
+bool label_matches(const std::string& value, const std::string& wanted) {
+  return wanted.starts_with('*') ? value.ends_with(wanted.substr(1)) : value == wanted;
+}
+
 bool is_here(const ImageManifest& manifest, const Ledger& ledger) {
   return manifest.layers.empty() || ledger.has_chain(manifest.layers.back().chain_id);
 }
@@ -237,7 +242,7 @@ bool is_protected(const Pod& pod, const Policy& policy) {
   return std::ranges::any_of(policy.protected_labels, [&](const LabelMatch& match) {
     return !match.labels.empty() && std::ranges::all_of(match.labels, [&](const auto& wanted) {
       const auto found = pod.labels.find(wanted.first);
-      return found != pod.labels.end() && found->second == wanted.second;
+      return found != pod.labels.end() && label_matches(found->second, wanted.second);
     });
   });
 }

@@ -1,0 +1,372 @@
+#include "agent/agent.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "agent/core/decide.h"
+#include "agent/core/words.h"
+#include "agent/io/log.h"
+
+namespace imagefs_guard {
+
+namespace {
+
+/// While pulls are about, space and pulls are looked at this often.
+constexpr Duration kBusyInterval = std::chrono::seconds(1);
+constexpr Duration kFirstAnswerDeadline = std::chrono::seconds(2);
+/// No decision for this long: whatever is wrong, no pull may wait for it any longer.
+constexpr Duration kDeadManDelay = std::chrono::seconds(30);
+/// A waiting pull notices within this time that its lease is gone.
+constexpr Duration kCancelSettles = std::chrono::milliseconds(2200);
+
+std::int64_t milliseconds(Duration duration) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
+}
+
+/// Actions that change the node or its pulls; observe mode skips them.
+bool is_intervention(const Action& action) {
+  return std::holds_alternative<CancelPull>(action) || std::holds_alternative<SetTaint>(action);
+}
+
+const char* event_of(const Action& action) {
+  if (const auto* taint = std::get_if<SetTaint>(&action)) {
+    return taint->effect == TaintEffect::None ? "taint_removed" : "taint_set";
+  }
+  if (std::holds_alternative<CancelPull>(action)) {
+    return "pull_cancelled";
+  }
+  if (std::holds_alternative<ReleasePull>(action)) {
+    return "pull_release_ordered";
+  }
+  if (std::holds_alternative<EmitEvent>(action)) {
+    return "event_told";
+  }
+  if (std::holds_alternative<FetchManifest>(action)) {
+    return "manifest_asked";
+  }
+  return "node_published";
+}
+
+LogLevel level_of(const Action& action) {
+  return is_intervention(action) || std::holds_alternative<ReleasePull>(action) ? LogLevel::Info
+                                                                                : LogLevel::Debug;
+}
+
+}  // namespace
+
+Agent::Agent(AgentParts parts) : parts_(std::move(parts)) {
+  tick_timer_ = parts_.loop->make_timer("tick", [this] { on_timer(); });
+  alive_timer_ = parts_.loop->make_timer("dead man", [this] { check_alive(); });
+}
+
+void Agent::start() {
+  decided_at_ = parts_.loop->now();
+  for (Probe* probe : parts_.probes) {
+    probe->start([this] { request_tick(); });
+  }
+  alive_timer_->arm(kDeadManDelay / 3);
+  tick_timer_->arm(kFirstAnswerDeadline);
+  refresh_probes();
+}
+
+bool Agent::is_busy() const {
+  return !decision_.pulls.empty() || !snapshot_.holds.empty() ||
+         decision_.node.stage != Stage::Clear;
+}
+
+void Agent::on_timer() {
+  tick_timer_->arm(started_ && is_busy() ? std::min(kBusyInterval, parts_.policy.tick_interval)
+                                         : parts_.policy.tick_interval);
+  if (stopping_) {
+    return;
+  }
+  if (refreshing_ > 0) {
+    // Some probe is slow: its late answer belongs to no tick, this one takes what is there.
+    refreshing_ = 0;
+    ++refresh_round_;
+    tick();
+    return;
+  }
+  refresh_probes();
+}
+
+void Agent::refresh_probes() {
+  const std::uint64_t round = ++refresh_round_;
+  refreshing_ = static_cast<int>(parts_.probes.size());
+  for (Probe* probe : parts_.probes) {
+    probe->refresh([this, round] {
+      if (round == refresh_round_ && refreshing_ > 0 && --refreshing_ == 0) {
+        started_ = true;
+        request_tick();
+      }
+    });
+  }
+}
+
+void Agent::request_tick() {
+  if (tick_requested_ || stopping_ || !started_) {
+    return;
+  }
+  tick_requested_ = true;
+  parts_.loop->defer([this] {
+    tick_requested_ = false;
+    if (!stopping_) {
+      tick();
+    }
+  });
+}
+
+void Agent::assemble() {
+  for (Probe* probe : parts_.probes) {
+    probe->contribute(snapshot_);
+  }
+  if (snapshot_.pods.has_value()) {
+    for (Pod& pod : *snapshot_.pods) {
+      for (Container& container : pod.containers) {
+        if (container.canonical_image.empty()) {
+          container.canonical_image = parts_.canonical_image(container.image);
+        }
+      }
+    }
+  }
+  snapshot_.outcomes = std::exchange(outcomes_, {});
+  snapshot_.running.clear();
+  for (const auto& [key, count] : running_) {
+    snapshot_.running.push_back(key);
+  }
+  snapshot_.taken_at = parts_.loop->now();
+  snapshot_.wall_time = parts_.loop->wall_now();
+}
+
+void Agent::tick() {
+  started_ = true;
+  ++tick_count_;
+  assemble();
+  decision_ = decide(snapshot_, memory_, parts_.policy);
+  memory_ = decision_.memory;
+  decided_at_ = snapshot_.taken_at;
+  log_changes();
+  act();
+  parts_.set_watchful(is_busy());
+  if (is_busy()) {
+    // An event may have come early in a long idle interval.
+    tick_timer_->arm(std::min(kBusyInterval, parts_.policy.tick_interval));
+  }
+}
+
+void Agent::act() {
+  std::vector<HoldPull> holds;
+  for (const Action& action : decision_.actions) {
+    if (const auto* hold = std::get_if<HoldPull>(&action)) {
+      held_images_[hold->manifest_digest] = hold->image;
+      holds.push_back(*hold);
+    }
+  }
+  if (parts_.policy.mode == Mode::Observe) {
+    holds.clear();
+  }
+  parts_.set_holds(std::move(holds));
+  for (const Action& action : decision_.actions) {
+    if (!std::holds_alternative<HoldPull>(action)) {
+      start_action(action);
+    }
+  }
+}
+
+void Agent::start_action(const Action& action) {
+  log({.level = level_of(action),
+       .event = event_of(action),
+       .logger = "agent",
+       .message = describe(action),
+       .fields = {}});
+  if (std::holds_alternative<ReleasePull>(action)) {
+    return;  // not naming the hold has released it
+  }
+  const std::string key = action_key(action);
+  if (parts_.policy.mode == Mode::Observe && is_intervention(action)) {
+    outcomes_.push_back({.key = key, .error = {}, .skipped = true});
+    return;
+  }
+  ++running_[key];
+  parts_.run_action(action,
+                    [this, key](std::optional<Error> error) { on_outcome(key, std::move(error)); });
+}
+
+void Agent::on_outcome(const std::string& key, std::optional<Error> error) {
+  const auto running = running_.find(key);
+  if (running != running_.end() && --running->second == 0) {
+    running_.erase(running);
+  }
+  if (error.has_value()) {
+    log({.level = LogLevel::Warn,
+         .event = "action_failed",
+         .logger = "agent",
+         .message = key + ": " + error->message,
+         .fields = {{"err", std::string(to_string(error->kind))}}});
+  }
+  outcomes_.push_back({.key = key, .error = std::move(error)});
+  // Bounded: a decision takes them all; without ticks they must not pile up.
+  constexpr std::size_t kOutcomesMaximum = 1024;
+  if (outcomes_.size() > kOutcomesMaximum) {
+    outcomes_.erase(outcomes_.begin());
+  }
+}
+
+void Agent::log_changes() {
+  log_blind_spots();
+  log_verdicts();
+  log_holds();
+}
+
+void Agent::log_blind_spots() {
+  for (const auto& [part, error] : snapshot_.probe_errors) {
+    if (logged_errors_[part] != error) {
+      log({.level = LogLevel::Warn,
+           .event = "probe_failed",
+           .logger = "agent",
+           .message = "can't see " + part + ": " + error,
+           .fields = {{"probe", part}}});
+    }
+  }
+  for (const auto& [part, error] : logged_errors_) {
+    if (!error.empty() && !snapshot_.probe_errors.contains(part)) {
+      log({.level = LogLevel::Info,
+           .event = "probe_recovered",
+           .logger = "agent",
+           .message = "sees " + part + " again",
+           .fields = {{"probe", part}}});
+    }
+  }
+  logged_errors_ = snapshot_.probe_errors;
+}
+
+void Agent::log_verdicts() {
+  std::map<std::string, Verdict> verdicts;
+  for (const PullReport& pull : decision_.pulls) {
+    const std::string key =
+        pull.manifest_digest.is_zero() ? pull.image : to_string(pull.manifest_digest);
+    verdicts[key] = pull.verdict;
+    const auto logged = logged_verdicts_.find(key);
+    if (logged != logged_verdicts_.end() && logged->second == pull.verdict) {
+      continue;
+    }
+    const auto& device = decision_.node.image_filesystem;
+    log({.level = pull.verdict == Verdict::Fits ? LogLevel::Info : LogLevel::Warn,
+         .event = "verdict",
+         .logger = "agent",
+         .message = pull.image + " " + pull.sentence,
+         .fields = {{"image", pull.image},
+                    {"digest", key},
+                    {"verdict", std::string(to_string(pull.verdict))},
+                    {"pull_state", std::string(to_string(pull.state))},
+                    {"bytes_needed", pull.demand.peak_high_bytes()},
+                    {"bytes_available", device ? device->available_bytes : std::int64_t{-1}},
+                    {"bytes_floor", decision_.node.floor.bytes},
+                    {"bytes_outstanding", pull.outstanding_bytes}}});
+  }
+  logged_verdicts_ = std::move(verdicts);
+}
+
+void Agent::log_holds() {
+  std::map<Digest, HoldState> holds;
+  for (const Hold& hold : snapshot_.holds) {
+    holds[hold.manifest_digest] = hold.state;
+    const auto logged = logged_holds_.find(hold.manifest_digest);
+    if (logged != logged_holds_.end() && logged->second == hold.state) {
+      continue;
+    }
+    const std::string image = held_images_[hold.manifest_digest];
+    LogRecord record{.level = LogLevel::Info,
+                     .event = "hold_state",
+                     .logger = "agent",
+                     .message = {},
+                     .fields = {{"digest", to_string(hold.manifest_digest)}, {"image", image}}};
+    switch (hold.state) {
+      case HoldState::Opening:
+        continue;
+      case HoldState::Held: {
+        record.event = "pull_held";
+        record.message = "holds the pull of " + image;
+        const auto pull =
+            std::ranges::find(decision_.pulls, hold.manifest_digest, &PullReport::manifest_digest);
+        if (pull != decision_.pulls.end()) {
+          record.fields.push_back({"bind_to_hold_ms", milliseconds(hold.since - pull->arrival)});
+        }
+        break;
+      }
+      case HoldState::TooLate:
+        record.message = "too late to hold the pull of " + image;
+        break;
+      case HoldState::NothingToHold:
+        record.message = "every blob is here already, can't hold the pull of " + image;
+        break;
+      case HoldState::Failed:
+        record.level = LogLevel::Warn;
+        record.message = "can't hold the pull of " + image + ": " + hold.error;
+        break;
+    }
+    log(record);
+  }
+  for (const auto& [digest, state] : logged_holds_) {
+    if (!holds.contains(digest) && state == HoldState::Held) {
+      log({.level = LogLevel::Info,
+           .event = "pull_released",
+           .logger = "agent",
+           .message = "the hold of " + held_images_[digest] + " is gone",
+           .fields = {{"digest", to_string(digest)}, {"image", held_images_[digest]}}});
+    }
+    if (!holds.contains(digest)) {
+      held_images_.erase(digest);
+    }
+  }
+  logged_holds_ = std::move(holds);
+}
+
+void Agent::check_alive() {
+  alive_timer_->arm(kDeadManDelay / 3);
+  const Duration limit = std::max(kDeadManDelay, 3 * parts_.policy.tick_interval);
+  if (stopping_ || parts_.loop->now() - decided_at_ < limit) {
+    return;
+  }
+  log({.level = LogLevel::Error,
+       .event = "ticks_stopped",
+       .logger = "agent",
+       .message = "no decision for too long: every hold is released",
+       .fields = {}});
+  parts_.set_holds({});
+}
+
+void Agent::shut_down(std::function<void()> done) {
+  stopping_ = true;
+  tick_timer_->disarm();
+  bool cancelled = false;
+  for (const Hold& hold : snapshot_.holds) {
+    const auto leases = std::ranges::find_if(decision_.pulls, [&](const PullReport& pull) {
+      return pull.manifest_digest == hold.manifest_digest;
+    });
+    if (hold.state != HoldState::Held || leases == decision_.pulls.end() ||
+        !snapshot_.runtime.has_value()) {
+      continue;
+    }
+    CancelPull cancel{.manifest_digest = hold.manifest_digest,
+                      .image = leases->image,
+                      .lease_ids = {},
+                      .reason = "the agent stops, the next one shall meet the retry"};
+    for (const PullLease& lease : snapshot_.runtime->leases) {
+      if (std::ranges::find(lease.content, hold.manifest_digest) != lease.content.end()) {
+        cancel.lease_ids.push_back(lease.id);
+      }
+    }
+    if (!cancel.lease_ids.empty()) {
+      cancelled = true;
+      start_action(cancel);
+    }
+  }
+  shutdown_timer_ = parts_.loop->make_timer("shutdown", [this, done = std::move(done)] {
+    parts_.set_holds({});
+    done();
+  });
+  shutdown_timer_->arm(cancelled ? kCancelSettles : Duration::zero());
+}
+
+}  // namespace imagefs_guard
