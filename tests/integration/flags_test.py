@@ -35,7 +35,7 @@ class Refusals(unittest.TestCase):
     def test_bad_values(self):
         self.refused([*FLAGS, "--log-level", "loud"], "log-level")
         self.refused([*FLAGS, "--log-format", "xml"], "log-format")
-        self.refused(["--node", "node-a", "--kubernetes-api", "ftp://x"], "kubernetes-api")
+        self.refused(["--node", "node-a", "--kubernetes-api", "ftp://x"], "ftp://x")
 
     def test_no_policy_file(self):
         self.refused([*FLAGS, "--policy", "does-not-exist.yaml"], "does-not-exist.yaml")
