@@ -26,6 +26,7 @@ SERVICES = "10.96.0.0/16"
 API_SERVICE = "10.96.0.1"
 REGISTRY = "127.0.0.1:5000"
 API = f"https://{API_SERVICE}:443"
+SHIPPED = ("rbac.yaml", "admission.yaml", "coordinator-admission.yaml", "flowschema.yaml")
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 
@@ -56,7 +57,7 @@ class Lab:
         self.start_api_server()
         for name in ("kube-controller-manager", "kube-scheduler"):
             self.start(name, self.control_arguments(name))
-        self.apply(self.agent_manifest())
+        self.apply_agent_manifests()
         return self
 
     def make_network(self):
@@ -194,13 +195,11 @@ class Lab:
             *arguments,
         )
 
-    def apply(self, manifest):
-        self.kubectl("apply", "-f", manifest)
-
-    def agent_manifest(self):
-        """The DaemonSet's own rules where they exist, so that the cluster tests what is shipped."""
-        shipped = os.path.join(ROOT, "daemonset", "base", "rbac.yaml")
-        return shipped if os.path.exists(shipped) else os.path.join(HERE, "rbac.yaml")
+    def apply_agent_manifests(self):
+        """The DaemonSet's own rights and admission policies, so that what is shipped is tested."""
+        base = os.path.join(ROOT, "daemonset", "base")
+        files = [f"--filename={os.path.join(base, name)}" for name in SHIPPED]
+        self.kubectl("apply", *files)
 
     def push(self, spec):
         """Pushes an image once; nodes find it in their own registry at once."""
