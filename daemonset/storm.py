@@ -441,6 +441,7 @@ def main():
     parser.add_argument("--agent", required=True, help="the imagefs-guard binary")
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
+    sys.stdout.reconfigure(errors="replace")
     screen = Screen()
     try:
         return play(screen, options)

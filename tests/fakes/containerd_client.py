@@ -88,12 +88,6 @@ class Client:
     def remove_image(self, image):
         self.call("/runtime.v1.ImageService/RemoveImage", encode((1, encode((1, image)))), 60.0)
 
-    def image_fs_mountpoint(self):
-        """The directory that the kubelet would call the image filesystem."""
-        reply = self.call("/runtime.v1.ImageService/ImageFsInfo")
-        filesystems = messages(reply, 1)
-        return text(message(filesystems[0], 2), 1) if filesystems else ""
-
     # containerd's own services, for tests that look behind the CRI.
 
     def ingests(self):

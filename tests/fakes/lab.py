@@ -215,9 +215,6 @@ class Lab:
         """Enters a context manager that is left when the lab is."""
         return self._stack.enter_context(context)
 
-    def on_exit(self, function, *arguments):
-        self._stack.callback(function, *arguments)
-
     def spawn(self, name, argv, env=None):
         """Starts a program; it is stopped when the lab ends."""
         name = self.unique(name)

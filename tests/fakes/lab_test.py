@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -102,6 +103,36 @@ class Pulls(unittest.TestCase):
             client.open_hold(f"config-{digest}", digest)
         self.assertEqual(caught.exception.code, "ALREADY_EXISTS")
         client.remove_image(name)
+
+    def test_cancel(self):
+        """And its other half: without its lease a held pull fails at once, at 0 bytes."""
+        registry = self.lab.registry()
+        name = images.push(self.image, registry, "team/cancelled:v1")
+        runtime = self.lab.containerd(self.disk, [registry])
+        self.addCleanup(runtime.stop)
+        client = runtime.client()
+        digest = self.image.config_digest
+        hold = client.open_hold(f"config-{digest}", digest)
+        self.addCleanup(hold.close)
+        ended = []
+
+        def pull():
+            try:
+                ended.append(client.pull_image(name))
+            except Error as error:
+                ended.append(str(error))
+        thread = threading.Thread(target=pull)
+        thread.start()
+
+        def leases():
+            return [lease["id"] for lease in client.leases() if
+                    ("content", self.image.digest) in client.lease_resources(lease["id"])]
+        for lease in lab.wait_until(leases, 5, what="the pull's lease"):
+            client.delete_lease(lease)
+        thread.join(3)
+        self.assertEqual(len(ended), 1)
+        self.assertIn("lease does not exist", ended[0])
+        self.assertNotIn(self.image.layer_digests[0], client.blobs())
 
     def test_slow_registry(self):
         registry = self.lab.registry(bytes_per_second=2 * MIB)

@@ -2,7 +2,6 @@
 """Debian's docker-registry on loopback: open, with Basic or with Bearer auth, slow if asked."""
 
 import base64
-import hashlib
 import http.server
 import json
 import os
@@ -263,10 +262,6 @@ class SlowLane:
             wait = self._free_at - time.monotonic()
         if wait > 0:
             time.sleep(wait)
-
-
-def digest_of(data):
-    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def _base64url(data):
