@@ -1,0 +1,102 @@
+#include "agent/runtime/ref_hold.h"
+
+#include <algorithm>
+
+namespace imagefs_guard {
+
+namespace {
+
+// A pull has its config blob for some 20 ms to a few round trips; a retry of ours that comes right
+// after it still meets the layers. Trying much longer can't help this pull, only the next.
+constexpr Duration kLockedRetry = std::chrono::milliseconds(50);
+constexpr Duration kLockedRetryFor = std::chrono::seconds(2);
+// A restart of containerd takes about a second; its pulls end with it and come back after 10 s.
+constexpr Duration kBackOffFirst = std::chrono::milliseconds(50);
+constexpr Duration kBackOffLongest = std::chrono::seconds(2);
+constexpr Duration kNudgeInterval = std::chrono::milliseconds(900);
+
+/// containerd answers Unavailable for a ref that is taken, and so does a socket that is not there.
+bool is_locked(const Error& error) {
+  return error.kind == ErrorKind::Unavailable && error.message.find(" locked") != std::string::npos;
+}
+
+}  // namespace
+
+RefHold::RefHold(EventLoop& loop,
+                 Containerd& containerd,
+                 HoldRef ref,
+                 std::function<void()> changed)
+    : loop_(loop),
+      containerd_(containerd),
+      ref_(std::move(ref)),
+      changed_(std::move(changed)),
+      timer_(loop.make_timer("hold retry", [this] { open(); })) {
+  open();
+}
+
+void RefHold::nudge() {
+  if (stream_ == nullptr && loop_.now() - tried_at_ >= kNudgeInterval) {
+    open();
+  }
+}
+
+void RefHold::open() {
+  timer_->disarm();
+  tried_at_ = loop_.now();
+  stream_ = containerd_.open_write(
+      ref_.ref,
+      ref_.expected,
+      [this](Result<std::int64_t> offset) { held(std::move(offset)); },
+      [this](Result<void> end) { ended(std::move(end)); });
+}
+
+void RefHold::held(Result<std::int64_t> offset) {
+  if (!offset) {
+    // Not a Write reply: nothing is sure about this stream.
+    ended(std::move(offset).error());
+    return;
+  }
+  offset_bytes_ = *offset;
+  back_off_ = Duration{0};
+  enter(HoldState::Held, "");
+}
+
+void RefHold::ended(Result<void> end) {
+  stream_.reset();
+  const Error error =
+      end ? Error{ErrorKind::Unavailable, "containerd ended the stream"} : std::move(end).error();
+  if (error.kind == ErrorKind::AlreadyExists) {
+    back_off_ = Duration{0};
+    enter(HoldState::NothingToHold, "");
+    return;
+  }
+  if (is_locked(error)) {
+    if (state_ != HoldState::TooLate) {
+      locked_since_ = loop_.now();
+    }
+    if (loop_.now() - locked_since_ < kLockedRetryFor) {
+      retry_in(kLockedRetry);
+    }
+    enter(HoldState::TooLate, "");
+    return;
+  }
+  const bool was_held = state_ == HoldState::Held;
+  back_off_ = std::clamp(back_off_ * 2, kBackOffFirst, kBackOffLongest);
+  retry_in(back_off_);
+  enter(was_held ? HoldState::Opening : HoldState::Failed, error.message);
+}
+
+void RefHold::retry_in(Duration delay) {
+  timer_->arm(delay);
+}
+
+void RefHold::enter(HoldState state, std::string error) {
+  const bool same = state == state_ && error == error_;
+  state_ = state;
+  error_ = std::move(error);
+  if (!same) {
+    changed_();  // last: the owner looks at this object
+  }
+}
+
+}  // namespace imagefs_guard

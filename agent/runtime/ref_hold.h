@@ -1,0 +1,59 @@
+#pragma once
+/// One ingest ref kept locked: an open Write stream that has sent STAT and nothing else. As long
+/// as it is open, a pull that wants this blob waits at 0 bytes. Destroying it lets the pull go on.
+/// Parts of hold.h; survives containerd's restarts by opening the stream again.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "agent/core/action.h"
+#include "agent/io/loop.h"
+#include "agent/runtime/containerd.h"
+
+namespace imagefs_guard {
+
+class RefHold {
+ public:
+  /// Begins at once. `changed` comes from the loop, after state() has changed.
+  RefHold(EventLoop& loop, Containerd& containerd, HoldRef ref, std::function<void()> changed);
+  RefHold(const RefHold&) = delete;
+  RefHold& operator=(const RefHold&) = delete;
+  ~RefHold() = default;
+
+  [[nodiscard]] const HoldRef& ref() const { return ref_; }
+
+  /// TooLate: somebody else has the ref, a pull as a rule. NothingToHold: the blob is here.
+  [[nodiscard]] HoldState state() const { return state_; }
+
+  /// For Failed, and for Opening after the stream was cut.
+  [[nodiscard]] const std::string& error() const { return error_; }
+
+  /// What the ingest had when it was locked; 0 unless an earlier download was interrupted.
+  [[nodiscard]] std::int64_t offset_bytes() const { return offset_bytes_; }
+
+  /// Tries again what is not held and not tried by itself. Once a tick.
+  void nudge();
+
+ private:
+  void open();
+  void held(Result<std::int64_t> offset);
+  void ended(Result<void> end);
+  void retry_in(Duration delay);
+  void enter(HoldState state, std::string error);
+
+  EventLoop& loop_;
+  Containerd& containerd_;
+  HoldRef ref_;
+  std::function<void()> changed_;
+  HoldState state_ = HoldState::Opening;
+  std::string error_;
+  std::int64_t offset_bytes_ = 0;
+  MonotonicTime locked_since_{};  // start of the present row of TooLate
+  MonotonicTime tried_at_{};
+  Duration back_off_{};
+  std::unique_ptr<Timer> timer_;
+  std::unique_ptr<GrpcCall> stream_;
+};
+
+}  // namespace imagefs_guard
