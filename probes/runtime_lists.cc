@@ -1,0 +1,124 @@
+#include "probes/runtime_lists.h"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+namespace imagefs_guard {
+
+namespace {
+
+constexpr std::string_view kSha256 = "sha256:";
+
+template <typename List, typename Key, typename Member>
+auto find_sorted(List& list, const Key& key, Member member) {
+  const auto found = std::ranges::lower_bound(list, key, {}, member);
+  return found != list.end() && std::invoke(member, *found) == key ? found : list.end();
+}
+
+}  // namespace
+
+std::optional<Digest> digest_of_ref(std::string_view ref) {
+  const std::size_t at = ref.rfind(kSha256);
+  return at == std::string_view::npos ? std::nullopt : parse_digest(ref.substr(at));
+}
+
+std::vector<Digest> ended_downloads(const std::vector<Ingest>& before,
+                                    const std::vector<Ingest>& now) {
+  std::vector<Digest> ended;
+  for (const Ingest& ingest : before) {
+    if (find_sorted(now, ingest.ref, &Ingest::ref) == now.end()) {
+      if (const std::optional<Digest> digest = digest_of_ref(ingest.ref)) {
+        ended.push_back(*digest);
+      }
+    }
+  }
+  return ended;
+}
+
+bool downloads_moved(const std::vector<Ingest>& before, const std::vector<Ingest>& now) {
+  const auto started = [](const std::vector<Ingest>& list) {
+    std::vector<Ingest> running;
+    std::ranges::copy_if(list, std::back_inserter(running), [](const Ingest& ingest) {
+      return ingest.offset_bytes > 0;
+    });
+    return running;
+  };
+  return started(before) != started(now);
+}
+
+bool insert_blob(std::vector<LocalBlob>& blobs, const LocalBlob& blob) {
+  const auto at = std::ranges::lower_bound(blobs, blob.digest, {}, &LocalBlob::digest);
+  if (at != blobs.end() && at->digest == blob.digest) {
+    return false;
+  }
+  blobs.insert(at, blob);
+  return true;
+}
+
+bool erase_blob(std::vector<LocalBlob>& blobs, const Digest& digest) {
+  const auto at = find_sorted(blobs, digest, &LocalBlob::digest);
+  if (at == blobs.end()) {
+    return false;
+  }
+  blobs.erase(at);
+  return true;
+}
+
+bool insert_snapshot(std::vector<LayerSnapshot>& snapshots, const Digest& chain_id) {
+  const auto at = std::ranges::lower_bound(snapshots, chain_id, {}, &LayerSnapshot::chain_id);
+  if (at != snapshots.end() && at->chain_id == chain_id) {
+    return false;
+  }
+  snapshots.insert(at, LayerSnapshot{.chain_id = chain_id});
+  return true;
+}
+
+bool erase_snapshot(std::vector<LayerSnapshot>& snapshots, const Digest& chain_id) {
+  const auto at = find_sorted(snapshots, chain_id, &LayerSnapshot::chain_id);
+  if (at == snapshots.end()) {
+    return false;
+  }
+  snapshots.erase(at);
+  return true;
+}
+
+std::vector<LayerSnapshot> with_known_usage(const std::vector<Digest>& chain_ids,
+                                            const std::vector<LayerSnapshot>& known) {
+  std::vector<LayerSnapshot> snapshots;
+  snapshots.reserve(chain_ids.size());
+  auto at = known.begin();
+  for (const Digest& chain_id : chain_ids) {
+    while (at != known.end() && at->chain_id < chain_id) {
+      ++at;
+    }
+    const bool same = at != known.end() && at->chain_id == chain_id;
+    snapshots.push_back(same ? *at : LayerSnapshot{.chain_id = chain_id});
+  }
+  return snapshots;
+}
+
+std::vector<ActiveExtract> extracts_of(const std::vector<wire::ExtractKey>& keys,
+                                       const std::vector<ActiveExtract>& known) {
+  std::vector<ActiveExtract> extracts;
+  for (const wire::ExtractKey& key : keys) {
+    if (!extracts.empty() && extracts.back().chain_id == key.chain_id) {
+      continue;
+    }
+    const auto found = find_sorted(known, key.chain_id, &ActiveExtract::chain_id);
+    extracts.push_back(found != known.end() ? *found : ActiveExtract{.chain_id = key.chain_id});
+  }
+  return extracts;
+}
+
+void carry_resources(std::vector<PullLease>& leases, const std::vector<PullLease>& known) {
+  for (PullLease& lease : leases) {
+    const auto found = find_sorted(known, lease.id, &PullLease::id);
+    if (found != known.end()) {
+      lease.content = found->content;
+      lease.ingest_refs = found->ingest_refs;
+    }
+  }
+}
+
+}  // namespace imagefs_guard
