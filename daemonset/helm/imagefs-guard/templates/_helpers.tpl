@@ -37,3 +37,12 @@ capabilities:
         - key: ca.crt
           path: ca.crt
 {{- end -}}
+
+{{- /* Helm reads every number as floating point and would write 2e+09. */ -}}
+{{- define "imagefs-guard.policy" -}}
+{{- $policy := dict -}}
+{{- range $key, $value := .Values.policy -}}
+{{- $_ := set $policy $key (kindIs "float64" $value | ternary (int64 $value) $value) -}}
+{{- end -}}
+{{- toYaml $policy -}}
+{{- end -}}
