@@ -71,6 +71,7 @@ def groups():
             {name: f"k8s.io/kubernetes/cmd/{name}" for name in kubernetes},
             ldflags=kubernetes_ldflags(pinned_version("kubernetes", "k8s.io/kubernetes")),
         ),
+        Group("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
     ]
 
 
