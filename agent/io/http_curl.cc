@@ -194,7 +194,11 @@ class HttpTransfer final : public CurlTransfer {
   }
 
   void prepare_headers() {
-    add_header("Expect:");  // curl would wait a second for "100 Continue"
+    if (!request_.aws_signature) {
+      // curl would wait a second for "100 Continue" behind large bodies. Before 8.3 a header that
+      // is taken away like this is signed all the same, and AWS refuses the signature.
+      add_header("Expect:");
+    }
     for (const std::string& header : request_.headers) {
       // "Name:" would remove curl's own header, "Name;" sends an empty one.
       add_header(header.ends_with(':') ? header.substr(0, header.size() - 1) + ";" : header);

@@ -110,7 +110,7 @@ std::string value_text(const LogField& field) {
 }
 
 std::string json_line(const LogRecord& record, const LogLineContext& context) {
-  std::string line = "{\"time\":\"" + format_rfc3339(context.time) + "\",\"level\":\"" +
+  std::string line = "{\"time\":\"" + format_rfc3339_milli(context.time) + "\",\"level\":\"" +
                      level_name(record.level) +
                      "\",\"event\":" + quoted(record.event.substr(0, kNameLimit)) +
                      ",\"logger\":" + quoted(record.logger.substr(0, kNameLimit)) +
@@ -135,7 +135,7 @@ std::string json_line(const LogRecord& record, const LogLineContext& context) {
 
 std::string text_line(const LogRecord& record, const LogLineContext& context) {
   const std::string message = quoted(record.message);
-  std::string line = format_rfc3339(context.time) + " " + level_name(record.level) + " " +
+  std::string line = format_rfc3339_milli(context.time) + " " + level_name(record.level) + " " +
                      std::string(record.event.substr(0, kNameLimit)) + ": " +
                      message.substr(1, message.size() - 2);
   if (context.dropped > 0) {
@@ -160,7 +160,7 @@ std::string format_log_line(const LogRecord& record, const LogLineContext& conte
                                            : text_line(record, context);
 }
 
-std::string format_rfc3339(WallTime time) {
+std::string format_rfc3339_milli(WallTime time) {
   const auto milliseconds =
       std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch()).count();
   const std::int64_t fraction = ((milliseconds % 1000) + 1000) % 1000;

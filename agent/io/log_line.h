@@ -25,6 +25,6 @@ struct LogLineContext {
 constexpr std::size_t kLogLineLimit = std::size_t{16} << 10;
 
 /// "2025-01-31T12:00:00.123Z".
-[[nodiscard]] std::string format_rfc3339(WallTime time);
+[[nodiscard]] std::string format_rfc3339_milli(WallTime time);
 
 }  // namespace imagefs_guard
