@@ -111,11 +111,14 @@ Result<Duration> read_duration(const YAML::Node& node) {
 }
 
 Result<bool> read_bool(const YAML::Node& node) {
-  const std::string text = TRY(read_scalar(node, "true or false"));
-  if (text != "true" && text != "false") {
-    return wrong(quoted(text) + " is neither true nor false");
+  const Result<std::string> text = read_scalar(node, "true or false");
+  if (!text) {
+    return text.error();
   }
-  return text == "true";
+  if (*text != "true" && *text != "false") {
+    return wrong(quoted(*text) + " is neither true nor false");
+  }
+  return *text == "true";
 }
 
 Result<std::int32_t> read_int32(const YAML::Node& node) {
