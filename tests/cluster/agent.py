@@ -113,27 +113,33 @@ class Agent:
         node = self.node.lab.kube.get(f"/api/v1/nodes/{self.node.name}")
         return node["metadata"].get("labels", {}).get(STAGE_LABEL)
 
+    def lines(self):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return f.readlines()
+
     def records(self, event=None, **fields):
         """The log's records of one event, each with `at`: its time on the monotonic clock."""
         offset = time.time() - time.monotonic()
         found = []
-        with open(self.log, encoding="utf-8", errors="replace") as f:
-            for line in f:
-                try:
-                    record = json.loads(line)
-                    when = datetime.datetime.fromisoformat(record["time"].replace("Z", "+00:00"))
-                except (ValueError, KeyError, TypeError, AttributeError):
-                    continue
-                if event is not None and record.get("event") != event:
-                    continue
-                if any(record.get(key) != value for key, value in fields.items()):
-                    continue
-                found.append(dict(record, at=when.timestamp() - offset))
+        for line in self.lines():
+            try:
+                record = json.loads(line)
+                when = datetime.datetime.fromisoformat(record["time"].replace("Z", "+00:00"))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+            if event is not None and record.get("event") != event:
+                continue
+            if any(record.get(key) != value for key, value in fields.items()):
+                continue
+            found.append(dict(record, at=when.timestamp() - offset))
         return found
+
+    def require_alive(self):
+        return self.process.require_alive()
 
     def wait_record(self, event, seconds, **fields):
         def first():
-            self.process.require_alive()
+            self.require_alive()
             return next(iter(self.records(event, **fields)), None)
 
         named = "".join(f", {key} {value}" for key, value in fields.items())
@@ -141,6 +147,11 @@ class Agent:
 
     def kill(self):
         self.process.kill()
+
+    def end(self):
+        """Whatever state it is in."""
+        if self.process is not None:
+            self.process.kill()
 
     def stop(self):
         """SIGTERM; the agent promises to exit 0."""

@@ -52,13 +52,17 @@ class Node:
         self.disk = os.path.join(self.folder, "disk")
         self.containerd_root = os.path.join(self.disk, "containerd")
         self.kubelet_root = os.path.join(self.disk, "kubelet")
-        self.socket = os.path.join(self.folder, "containerd.sock")
+        self.runtime_folder = os.path.join(self.folder, "run")
+        self.socket = os.path.join(self.runtime_folder, "containerd.sock")
         self.processes = []
         self.containerd = self.kubelet = self.events_log = None
 
     def up(self):
-        os.makedirs(self.folder)
+        os.makedirs(self.runtime_folder)
         os.makedirs(self.logs, exist_ok=True)
+        # Shared, as /run is where systemd runs: else no pod can mount it HostToContainer.
+        run("mount", "--bind", self.runtime_folder, self.runtime_folder)
+        run("mount", "--make-shared", self.runtime_folder)
         self.make_network()
         self.make_disk()
         self.start_registry()

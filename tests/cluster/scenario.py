@@ -70,7 +70,7 @@ class Scenario:
 class Run:
     """One scenario in one mode, on a node of its own, in a namespace of its own."""
 
-    def __init__(self, lab, scenario, mode, agent_binary, say):
+    def __init__(self, lab, scenario, mode, agent_binary, say, agent_class=agent_module.Agent):
         self.lab, self.scenario, self.mode = lab, scenario, mode
         self.label = f"{scenario.name} {mode}"
         self.namespace = f"{scenario.name}-{mode}"
@@ -78,7 +78,7 @@ class Run:
         self.say = lambda text: say(f"{self.label}: {text}")
         self.node = self.new_node(self.namespace, scenario.node, self.logs)
         self.more_nodes = []
-        self.agent_binary = agent_binary
+        self.agent_binary, self.agent_class = agent_binary, agent_class
         self.agent = self.observer = None
         self.results, self.failures, self.notes = {}, [], []
         self.seen = types.SimpleNamespace()  # what play() leaves for the expect functions
@@ -134,8 +134,8 @@ class Run:
         """Removes the node, whatever state it is in; the logs stay."""
         if self.observer is not None:
             self.observer.stop()
-        if self.agent is not None and self.agent.process is not None:
-            self.agent.kill()
+        if self.agent is not None:
+            self.agent.end()
         self.save_objects()
         for node in [*self.more_nodes, self.node]:
             node.down()
@@ -170,9 +170,8 @@ class Run:
     def start_agent(self):
         """Only in guarded mode; alone, the same call does nothing, so play() reads the same."""
         if self.guarded:
-            self.agent = agent_module.Agent(
-                self.node, self.agent_binary, self.scenario.policy
-            ).start()
+            self.agent = self.agent_class(self.node, self.agent_binary, self.scenario.policy)
+            self.agent.start()
 
     def add_node(self, suffix, spec=None):
         """One more node beside the first, for instance to see where pods go instead."""

@@ -4,7 +4,17 @@ from scenarios.agent_killed import AgentKilled
 from scenarios.delete_mid_pull import DeleteMidPull
 from scenarios.enospc import Enospc
 from scenarios.fits import Fits
+from scenarios.installed import Installed, InstalledByHelm
 from scenarios.least_privilege import LeastPrivilege
 from scenarios.storm import Storm
 
-ALL = [Storm(), Enospc(), DeleteMidPull(), Fits(), AgentKilled(), LeastPrivilege()]
+ALL = [
+    Storm(),
+    Enospc(),
+    DeleteMidPull(),
+    Fits(),
+    AgentKilled(),
+    LeastPrivilege(),
+    Installed(),
+    InstalledByHelm(),
+]
