@@ -267,57 +267,69 @@ void Agent::log_verdicts() {
   logged_verdicts_ = std::move(verdicts);
 }
 
+void Agent::log_hold(const Hold& hold) {
+  const std::string image = held_images_[hold.manifest_digest];
+  LogRecord record{.level = LogLevel::Info,
+                   .event = "hold_state",
+                   .logger = "agent",
+                   .message = {},
+                   .fields = {{"digest", to_string(hold.manifest_digest)}, {"image", image}}};
+  switch (hold.state) {
+    case HoldState::Opening:
+      return;
+    case HoldState::Held: {
+      record.event = "pull_held";
+      record.message = "holds the pull of " + image;
+      const auto pull =
+          std::ranges::find(decision_.pulls, hold.manifest_digest, &PullReport::manifest_digest);
+      if (pull != decision_.pulls.end()) {
+        record.fields.push_back({"bind_to_hold_ms", milliseconds(hold.since - pull->arrival)});
+        if (!pull->pods.empty()) {
+          const std::size_t slash = pull->pods.front().find('/');
+          record.fields.push_back({"namespace", pull->pods.front().substr(0, slash)});
+          record.fields.push_back({"pod", pull->pods.front().substr(slash + 1)});
+        }
+      }
+      break;
+    }
+    case HoldState::TooLate:
+      record.message = "too late to hold the pull of " + image;
+      break;
+    case HoldState::NothingToHold:
+      record.message = "every blob is here already, can't hold the pull of " + image;
+      break;
+    case HoldState::Failed:
+      record.level = LogLevel::Warn;
+      record.message = "can't hold the pull of " + image + ": " + hold.error;
+      break;
+  }
+  log(record);
+}
+
 void Agent::log_holds() {
-  std::map<Digest, HoldState> holds;
+  std::map<Digest, Hold> holds;
   for (const Hold& hold : snapshot_.holds) {
-    holds[hold.manifest_digest] = hold.state;
+    holds[hold.manifest_digest] = hold;
     const auto logged = logged_holds_.find(hold.manifest_digest);
-    if (logged != logged_holds_.end() && logged->second == hold.state) {
+    if (logged == logged_holds_.end() || logged->second.state != hold.state) {
+      log_hold(hold);
+    }
+  }
+  for (const auto& [digest, hold] : logged_holds_) {
+    if (holds.contains(digest)) {
       continue;
     }
-    const std::string image = held_images_[hold.manifest_digest];
-    LogRecord record{.level = LogLevel::Info,
-                     .event = "hold_state",
-                     .logger = "agent",
-                     .message = {},
-                     .fields = {{"digest", to_string(hold.manifest_digest)}, {"image", image}}};
-    switch (hold.state) {
-      case HoldState::Opening:
-        continue;
-      case HoldState::Held: {
-        record.event = "pull_held";
-        record.message = "holds the pull of " + image;
-        const auto pull =
-            std::ranges::find(decision_.pulls, hold.manifest_digest, &PullReport::manifest_digest);
-        if (pull != decision_.pulls.end()) {
-          record.fields.push_back({"bind_to_hold_ms", milliseconds(hold.since - pull->arrival)});
-        }
-        break;
-      }
-      case HoldState::TooLate:
-        record.message = "too late to hold the pull of " + image;
-        break;
-      case HoldState::NothingToHold:
-        record.message = "every blob is here already, can't hold the pull of " + image;
-        break;
-      case HoldState::Failed:
-        record.level = LogLevel::Warn;
-        record.message = "can't hold the pull of " + image + ": " + hold.error;
-        break;
-    }
-    log(record);
-  }
-  for (const auto& [digest, state] : logged_holds_) {
-    if (!holds.contains(digest) && state == HoldState::Held) {
+    const std::string& image = held_images_[digest];
+    if (hold.state == HoldState::Held) {
       log({.level = LogLevel::Info,
            .event = "pull_released",
            .logger = "agent",
-           .message = "the hold of " + held_images_[digest] + " is gone",
-           .fields = {{"digest", to_string(digest)}, {"image", held_images_[digest]}}});
+           .message = "the hold of " + image + " is gone",
+           .fields = {{"digest", to_string(digest)},
+                      {"image", image},
+                      {"held_ms", milliseconds(snapshot_.taken_at - hold.since)}}});
     }
-    if (!holds.contains(digest)) {
-      held_images_.erase(digest);
-    }
+    held_images_.erase(digest);
   }
   logged_holds_ = std::move(holds);
 }

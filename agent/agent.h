@@ -62,6 +62,7 @@ class Agent {
   void on_outcome(const std::string& key, std::optional<Error> error);
   void log_changes();
   void log_holds();
+  void log_hold(const Hold& hold);
   void log_verdicts();
   void log_blind_spots();
   void check_alive();
@@ -83,7 +84,7 @@ class Agent {
   bool started_ = false;  // the first decision is made
   bool tick_requested_ = false;
   bool stopping_ = false;
-  std::map<Digest, HoldState> logged_holds_;
+  std::map<Digest, Hold> logged_holds_;
   std::map<Digest, std::string> held_images_;
   std::map<std::string, Verdict> logged_verdicts_;
   std::map<std::string, std::string> logged_errors_;

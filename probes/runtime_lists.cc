@@ -8,7 +8,6 @@ namespace imagefs_guard {
 
 namespace {
 
-constexpr std::string_view kSha256 = "sha256:";
 
 template <typename List, typename Key, typename Member>
 auto find_sorted(List& list, const Key& key, Member member) {
@@ -17,11 +16,6 @@ auto find_sorted(List& list, const Key& key, Member member) {
 }
 
 }  // namespace
-
-std::optional<Digest> digest_of_ref(std::string_view ref) {
-  const std::size_t at = ref.rfind(kSha256);
-  return at == std::string_view::npos ? std::nullopt : parse_digest(ref.substr(at));
-}
 
 std::vector<Digest> ended_downloads(const std::vector<Ingest>& before,
                                     const std::vector<Ingest>& now) {

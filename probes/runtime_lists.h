@@ -12,9 +12,6 @@
 
 namespace imagefs_guard {
 
-/// The digest at the end of a ref such as "layer-sha256:…"; nullopt if there is none.
-[[nodiscard]] std::optional<Digest> digest_of_ref(std::string_view ref);
-
 /// Blobs of ingests that were there before and are not now: complete, or given up.
 [[nodiscard]] std::vector<Digest> ended_downloads(const std::vector<Ingest>& before,
                                                   const std::vector<Ingest>& now);

@@ -46,6 +46,11 @@ std::optional<Digest> parse_digest(std::string_view text) {
   return digest;
 }
 
+std::optional<Digest> digest_of_ref(std::string_view ref) {
+  const std::size_t at = ref.rfind(kPrefix);
+  return at == std::string_view::npos ? std::nullopt : parse_digest(ref.substr(at));
+}
+
 std::string to_string(const Digest& digest) {
   return std::string(kPrefix) + to_hex(digest, 64);
 }

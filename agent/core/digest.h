@@ -25,6 +25,9 @@ struct Digest {
 /// Reads "sha256:" and 64 lower-case hex digits; anything else (sha512 too) is nullopt.
 [[nodiscard]] std::optional<Digest> parse_digest(std::string_view text);
 
+/// The digest at the end of a containerd ref such as "layer-sha256:…"; nullopt if there is none.
+[[nodiscard]] std::optional<Digest> digest_of_ref(std::string_view ref);
+
 /// "sha256:<64 hex>".
 [[nodiscard]] std::string to_string(const Digest& digest);
 

@@ -17,14 +17,6 @@ const T* find_sorted(const std::vector<T>& list, const Digest& digest, Key key) 
 
 }  // namespace
 
-Digest digest_of_ref(std::string_view ref) {
-  const std::size_t at = ref.rfind("sha256:");
-  if (at == std::string_view::npos) {
-    return {};
-  }
-  return parse_digest(ref.substr(at)).value_or(Digest{});
-}
-
 Ledger::Ledger(const RuntimeState& runtime, FilesystemKind kind, bool discards)
     : runtime_(runtime), kind_(kind), discards_(discards) {}
 

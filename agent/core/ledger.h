@@ -67,7 +67,4 @@ class Ledger {
   std::set<Digest> claimed_chains_;
 };
 
-/// The digest in an ingest ref "layer-sha256:…" or "layer-name@sha256:…"; zero if there is none.
-[[nodiscard]] Digest digest_of_ref(std::string_view ref);
-
 }  // namespace imagefs_guard

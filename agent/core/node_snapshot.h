@@ -254,6 +254,10 @@ struct SizeFact {
   /// ZstdHeader, Annotation: tar bytes.
   std::int64_t bytes = 0;
   std::int64_t inodes = -1;
+  /// GzipTrailer: how much of the tar the headers at its beginning speak for, and what that takes
+  /// on the disk (`inodes`: of that part). 0 = no headers were read.
+  std::int64_t sampled_tar_bytes = 0;
+  std::int64_t sampled_disk_bytes = 0;
 
   bool operator==(const SizeFact&) const = default;
 };

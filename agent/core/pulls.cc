@@ -146,7 +146,7 @@ class Collector {
   }
 
   [[nodiscard]] bool is_layer_missing_here(const ImageManifest& manifest,
-                                           const Digest& digest) const {
+                                           const std::optional<Digest>& digest) const {
     return std::ranges::any_of(manifest.layers, [&](const Layer& layer) {
       return layer.digest == digest && !ledger_.has_chain(layer.chain_id);
     });

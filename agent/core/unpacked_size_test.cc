@@ -110,6 +110,27 @@ TEST_CASE("worked example: 6.0 GB whose trailer reads 1.72 are most likely 18.9"
   CHECK(size.high_bytes == 1'720'130'560 + 5 * kModulus);
 }
 
+TEST_CASE("headers at the beginning of the tar take the doubt out of what they cover") {
+  const Layer one_file = layer_of(200'000'000,
+                                  LayerCompression::Gzip,
+                                  {{.source = SizeSource::GzipTrailer,
+                                    .bytes = 209'725'440,
+                                    .inodes = 1,
+                                    .sampled_tar_bytes = 209'725'440,
+                                    .sampled_disk_bytes = 209'715'200}});
+  const UnpackedSize exact = estimate_unpacked(one_file, FilesystemKind::Ext4);
+  CHECK(exact.low_bytes == 209'715'200);
+  CHECK(exact.high_bytes == 209'715'200);
+  CHECK(exact.inodes == 1);
+
+  Layer half = one_file;
+  half.facts[0].sampled_tar_bytes = 109'725'440;
+  half.facts[0].sampled_disk_bytes = 110'000'000;
+  const UnpackedSize partly = estimate_unpacked(half, FilesystemKind::Ext4);
+  CHECK(partly.low_bytes == 210'000'000);
+  CHECK(partly.high_bytes == 228'000'000);
+}
+
 TEST_CASE("absurd sizes saturate instead of overflowing") {
   const Layer layer = layer_of(INT64_MAX, LayerCompression::Gzip, {});
   CHECK(estimate_unpacked(layer, FilesystemKind::Other).high_bytes > 0);

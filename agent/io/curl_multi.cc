@@ -148,7 +148,7 @@ void CurlMulti::remove(CURL* easy) {
 }
 
 void CurlMulti::finish(CurlTransfer& transfer, CURLcode code) {
-  finished_.push_back({running_.at(transfer.easy_), code});
+  ended_.push_back({running_.at(transfer.easy_), code});
   wake();
 }
 
@@ -161,11 +161,16 @@ int CurlMulti::on_wake(sd_event_source*, void* self) noexcept {
   return 0;
 }
 
-int CurlMulti::on_socket(CURL*, curl_socket_t socket, int what, void* self, void* source) noexcept {
-  // Anything but 0 would abort all transfers.
-  const int done = static_cast<CurlMulti*>(self)->watch_socket(
-      socket, what, static_cast<sd_event_source*>(source));
+int CurlMulti::on_socket(
+    CURL* easy, curl_socket_t socket, int what, void* self, void* source) noexcept {
+  auto* multi = static_cast<CurlMulti*>(self);
+  const int done = multi->watch_socket(socket, what, static_cast<sd_event_source*>(source));
   VERIFY(done >= 0);
+  const auto running = multi->running_.find(easy);
+  if (what == CURL_POLL_REMOVE && running != multi->running_.end()) {
+    running->second->socket_left();
+  }
+  // Anything but 0 would abort all transfers.
   return 0;
 }
 
@@ -242,13 +247,16 @@ void CurlMulti::settle() {
   for (std::shared_ptr<CurlTransfer>& transfer : std::exchange(to_start_, {})) {
     add(std::move(transfer));
   }
+  std::vector<Finished> batch;
   int left = 0;
   while (const CURLMsg* message = curl_multi_info_read(multi_, &left)) {
     if (message->msg == CURLMSG_DONE) {
-      finished_.push_back({running_.at(message->easy_handle), message->data.result});
+      batch.push_back({running_.at(message->easy_handle), message->data.result});
     }
   }
-  std::vector<Finished> batch = std::exchange(finished_, {});
+  // Behind curl's own: its code says more.
+  batch.insert(batch.end(), ended_.begin(), ended_.end());
+  ended_.clear();
   for (Finished& finished : batch) {
     CurlTransfer& transfer = *finished.transfer;
     if (transfer.multi_ == nullptr || transfer.cancelled_) {

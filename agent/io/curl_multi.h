@@ -42,8 +42,11 @@ class CurlTransfer {
   virtual void collect(CURLcode code) = 0;
   /// Tells the owner. It may start, cancel and destroy transfers.
   virtual void deliver() = 0;
-  /// Ends the transfer with this code as soon as curl has returned, as if curl had said it.
+  /// Ends the transfer with this code as soon as curl has returned, unless curl has ended it.
   void finish(CURLcode code);
+
+  /// curl does not wait for the transfer's socket any more.
+  virtual void socket_left() {}
 
  private:
   friend class CurlMulti;
@@ -79,7 +82,8 @@ class CurlMulti {
 
   CurlMulti(EventLoop& loop, CURLM* multi);
 
-  static int on_socket(CURL*, curl_socket_t socket, int what, void* self, void* source) noexcept;
+  static int on_socket(
+      CURL* easy, curl_socket_t socket, int what, void* self, void* source) noexcept;
   static int on_timeout(CURLM*, long milliseconds, void* self) noexcept;
   static int on_io(sd_event_source*, int socket, std::uint32_t events, void* self) noexcept;
   static int on_timer(sd_event_source*, std::uint64_t microseconds, void* self) noexcept;
@@ -102,7 +106,7 @@ class CurlMulti {
   std::map<CURL*, std::shared_ptr<CurlTransfer>> running_;
   std::vector<std::shared_ptr<CurlTransfer>> to_start_;   // asked for inside curl
   std::vector<std::shared_ptr<CurlTransfer>> to_remove_;  // cancelled inside curl
-  std::vector<Finished> finished_;
+  std::vector<Finished> ended_;                           // by finish(), not by curl
 };
 
 /// An easy handle, or Internal where memory has run out.

@@ -19,6 +19,7 @@ namespace {
 // The longest reply that we ask for is images.v1 List: about 1 KiB per image.
 constexpr std::size_t kMessageLimit = std::size_t{32} << 20;
 constexpr std::size_t kStatusMessageLimit = 1024;
+constexpr Duration kStatusDeadline = std::chrono::seconds(5);
 
 ErrorKind kind_of_grpc_status(int status) {
   switch (status) {
@@ -113,6 +114,9 @@ class GrpcTransfer final : public CurlTransfer {
   GrpcTransfer(const GrpcTransfer&) = delete;
   GrpcTransfer& operator=(const GrpcTransfer&) = delete;
 
+  /// Called in place of `done` when the stream has ended and curl has swallowed its status.
+  void on_status_lost(std::function<void()> callback) { on_status_lost_ = std::move(callback); }
+
   void prepare(const Endpoint& endpoint) {
     const std::string url = "http://localhost" + request_.path;
     set(CURLOPT_URL, url.c_str());
@@ -156,12 +160,27 @@ class GrpcTransfer final : public CurlTransfer {
  protected:
   void collect(CURLcode code) override {
     result_ = outcome(code);
+    status_lost_ = !decode_error_ && !grpc_status_ && code == CURLE_OK;
     if (!result_) {
       result_ = with_context(std::move(result_).error(), request_.path.substr(1));
     }
   }
 
-  void deliver() override { done_(std::move(result_)); }
+  void deliver() override {
+    if (status_lost_ && on_status_lost_) {
+      on_status_lost_();
+    } else {
+      done_(std::move(result_));
+    }
+  }
+
+  void socket_left() override {
+    // With END_STREAM and RST_STREAM in one read, curl 7.88 drops the headers, stops to read and
+    // waits for the paused upload for ever.
+    if (request_.request_side == RequestSide::KeptOpen && frame_sent_ == frame_.size()) {
+      finish(CURLE_OK);
+    }
+  }
 
  private:
   template <typename Value>
@@ -276,6 +295,8 @@ class GrpcTransfer final : public CurlTransfer {
   wire::GrpcFrameDecoder decoder_;
   GrpcMessageHandler on_message_;
   std::function<void(Result<void>)> done_;
+  std::function<void()> on_status_lost_;
+  bool status_lost_ = false;
   curl_slist* header_list_ = nullptr;
   std::array<char, CURL_ERROR_SIZE> error_buffer_{};
   std::optional<int> grpc_status_;
@@ -295,6 +316,22 @@ class CurlGrpcCall final : public GrpcCall {
 
  private:
   std::shared_ptr<CurlTransfer> transfer_;
+};
+
+/// A stream whose request side stays open, or the question after its lost status.
+class OpenStream final : public GrpcCall {
+ public:
+  OpenStream() = default;
+  OpenStream(const OpenStream&) = delete;
+  OpenStream& operator=(const OpenStream&) = delete;
+
+  ~OpenStream() override {
+    if (current) {
+      current->cancel();
+    }
+  }
+
+  std::shared_ptr<CurlTransfer> current;
 };
 
 class CurlGrpcClient final : public GrpcClient {
@@ -338,23 +375,47 @@ class CurlGrpcClient final : public GrpcClient {
       std::string first_message,
       GrpcMessageHandler on_message,
       std::function<void(Result<void>)> done) override {
-    return start({.path = method,
-                  .message = std::move(first_message),
-                  .deadline = {},
-                  .request_side = RequestSide::KeptOpen},
-                 std::move(on_message),
-                 std::move(done));
+    auto stream = std::make_unique<OpenStream>();
+    // The same message with the request side closed gets the status across.
+    const GrpcRequest question{
+        .path = method, .message = first_message, .deadline = kStatusDeadline};
+    auto transfer = make({.path = method,
+                          .message = std::move(first_message),
+                          .deadline = {},
+                          .request_side = RequestSide::KeptOpen},
+                         std::move(on_message),
+                         done);
+    transfer->on_status_lost([this, raw = stream.get(), question, done] {
+      raw->current = make(
+          question,
+          [](std::string_view) {},
+          [done](Result<void> result) {
+            done(result ? Error{ErrorKind::Unavailable, "the stream has ended"}
+                        : std::move(result).error());
+          });
+      multi_->start(raw->current);
+    });
+    stream->current = transfer;
+    multi_->start(std::move(transfer));
+    return stream;
   }
 
  private:
-  std::unique_ptr<GrpcCall> start(GrpcRequest request,
-                                  GrpcMessageHandler on_message,
-                                  std::function<void(Result<void>)> done) {
+  std::shared_ptr<GrpcTransfer> make(GrpcRequest request,
+                                     GrpcMessageHandler on_message,
+                                     std::function<void(Result<void>)> done) {
     const Result<CURL*> easy = new_easy_handle();
     VERIFY(easy);  // only without memory
     auto transfer = std::make_shared<GrpcTransfer>(
         *easy, std::move(request), std::move(on_message), std::move(done));
     transfer->prepare(endpoint_);
+    return transfer;
+  }
+
+  std::unique_ptr<GrpcCall> start(GrpcRequest request,
+                                  GrpcMessageHandler on_message,
+                                  std::function<void(Result<void>)> done) {
+    auto transfer = make(std::move(request), std::move(on_message), std::move(done));
     multi_->start(transfer);
     return std::make_unique<CurlGrpcCall>(std::move(transfer));
   }

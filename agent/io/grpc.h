@@ -46,7 +46,8 @@ class GrpcClient {
       std::function<void(Result<void>)> done) = 0;
 
   /// Sends one message and then keeps the request side open until the call is destroyed or the
-  /// server ends it (`done`). No deadline.
+  /// server ends it (`done`). No deadline. The message must be harmless to repeat: where libcurl
+  /// loses the status of a refused stream, it is asked for once more.
   [[nodiscard]] virtual std::unique_ptr<GrpcCall> open_stream(
       const std::string& method,
       std::string first_message,

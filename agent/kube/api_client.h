@@ -19,6 +19,7 @@
 #include "agent/core/time.h"
 #include "agent/io/http.h"
 #include "agent/io/loop.h"
+#include "agent/wire/percent_encoding.h"
 
 namespace imagefs_guard {
 
@@ -129,8 +130,5 @@ class KubeApi {
   KubeRequestCounts counts_;
   std::mt19937_64 random_;
 };
-
-/// Percent-encodes everything but unreserved characters, for query values and path segments.
-[[nodiscard]] std::string percent_encode(std::string_view text);
 
 }  // namespace imagefs_guard

@@ -107,7 +107,7 @@ class RegistryHttp::Operation {
       if (error.kind == ErrorKind::ResourceExhausted) {
         error.kind = ErrorKind::InvalidArgument;  // too large is a bad reply, not a busy server
       }
-      finish(with_context(std::move(error), url_.host));
+      finish(with_context(std::move(error), host_and_port(url_)));
       return;
     }
     if (is_redirect(reply->status)) {
@@ -124,14 +124,14 @@ class RegistryHttp::Operation {
   void follow(std::string_view location) {
     const std::optional<Url> next = resolve_location(url_, location);
     if (!next || !may_follow(*next, request_.target, owner_.policy_)) {
-      finish(
-          Error{ErrorKind::PermissionDenied, url_.host + " redirects to where no https is spoken"});
+      finish(Error{ErrorKind::PermissionDenied,
+                   host_and_port(url_) + " redirects to where no https is spoken"});
       return;
     }
     if (++redirects_ > kRedirectLimit) {
-      finish(
-          Error{ErrorKind::Unavailable,
-                url_.host + " redirects more than " + std::to_string(kRedirectLimit) + " times"});
+      finish(Error{ErrorKind::Unavailable,
+                   host_and_port(url_) + " redirects more than " + std::to_string(kRedirectLimit) +
+                       " times"});
       return;
     }
     url_ = *next;
@@ -176,7 +176,7 @@ class RegistryHttp::Operation {
     }
     const ServiceError service = parse_registry_error(response.body);
     Error error{kind_of_status(response),
-                url_.host + " answered " + std::to_string(response.status)};
+                host_and_port(url_) + " answered " + std::to_string(response.status)};
     if (!service.code.empty()) {
       error.message += " " + service.code;
     }

@@ -98,19 +98,4 @@ std::optional<Url> resolve_location(const Url& base, std::string_view location) 
   return url;
 }
 
-std::string percent_encode(std::string_view text) {
-  static constexpr std::string_view kHex = "0123456789ABCDEF";
-  std::string result;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool ascii = byte < 0x80;
-    if ((ascii && std::isalnum(byte) != 0) || c == '-' || c == '_' || c == '.' || c == '~') {
-      result.push_back(c);
-    } else {
-      result += {'%', kHex[byte >> 4U], kHex[byte & 15U]};
-    }
-  }
-  return result;
-}
-
 }  // namespace imagefs_guard

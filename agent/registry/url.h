@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "agent/wire/percent_encoding.h"
+
 namespace imagefs_guard {
 
 struct Url {
@@ -33,8 +35,5 @@ struct Url {
 
 /// Where `Location: location` leads from `base`; nullopt if it is none of ours to follow.
 [[nodiscard]] std::optional<Url> resolve_location(const Url& base, std::string_view location);
-
-/// For query strings and forms: everything but unreserved characters as %XX.
-[[nodiscard]] std::string percent_encode(std::string_view text);
 
 }  // namespace imagefs_guard

@@ -1,0 +1,297 @@
+// Flags → policy → wiring → loop. The only file that names concrete types: which probes there
+// are, which actions, and what they talk through.
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/actions/cancel_pull.h"
+#include "agent/actions/emit_event.h"
+#include "agent/actions/set_condition.h"
+#include "agent/actions/set_node_metadata.h"
+#include "agent/actions/set_taint.h"
+#include "agent/agent.h"
+#include "agent/commands/flags.h"
+#include "agent/core/verify.h"
+#include "agent/io/file.h"
+#include "agent/io/grpc.h"
+#include "agent/io/http.h"
+#include "agent/io/log.h"
+#include "agent/io/loop.h"
+#include "agent/kube/api_client.h"
+#include "agent/registry/layer_sizes.h"
+#include "agent/registry/manifest_store.h"
+#include "agent/registry/reference.h"
+#include "agent/registry/registry_client.h"
+#include "agent/runtime/containerd.h"
+#include "agent/runtime/hold.h"
+#include "agent/runtime/lease_manifests.h"
+#include "agent/wire/policy.h"
+#include "probes/filesystem.h"
+#include "probes/kubelet_config.h"
+#include "probes/node.h"
+#include "probes/pods.h"
+#include "probes/runtime.h"
+
+namespace imagefs_guard {
+namespace {
+
+constexpr int kExitUsage = 78;  // EX_CONFIG: restarting will not help
+
+template <typename... Handlers>
+struct Overloaded : Handlers... {
+  using Handlers::operator()...;
+};
+
+template <typename... Handlers>
+Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+/// What the agent itself knows, as one more part of the snapshot: manifests and holds. Stands last
+/// in the list of probes, since it looks at what the others saw.
+class OwnState final : public Probe {
+ public:
+  OwnState(ManifestStore& manifests,
+           LayerSizes& sizes,
+           LeaseManifests& leases,
+           HoldKeeper& holds,
+           RuntimeProbe& runtime)
+      : manifests_(manifests), sizes_(sizes), leases_(leases), holds_(holds), runtime_(runtime) {}
+
+  [[nodiscard]] const char* name() const override { return "own"; }
+
+  void start(std::function<void()> changed) override { changed_ = std::move(changed); }
+
+  void refresh(std::function<void()> done) override { done(); }
+
+  void contribute(NodeSnapshot& snapshot) override {
+    manifests_.contribute(snapshot);
+    sizes_.contribute(snapshot);
+    leases_.look(snapshot, [this](const Digest& digest) { return manifests_.is_complete(digest); });
+    snapshot.holds = holds_.holds();
+    if (snapshot.runtime.has_value() && !snapshot.runtime->extracts.empty()) {
+      std::vector<Digest> unpacking;
+      for (const ActiveExtract& extract : snapshot.runtime->extracts) {
+        unpacking.push_back(extract.chain_id);
+      }
+      runtime_.measure(unpacking);
+    }
+  }
+
+  void changed() const {
+    if (changed_) {
+      changed_();
+    }
+  }
+
+ private:
+  ManifestStore& manifests_;
+  LayerSizes& sizes_;
+  LeaseManifests& leases_;
+  HoldKeeper& holds_;
+  RuntimeProbe& runtime_;
+  std::function<void()> changed_;
+};
+
+/// Everything that `run` is made of, in the order in which it is made; gone in reverse.
+class Daemon {
+ public:
+  static Result<std::unique_ptr<Daemon>> create(RunOptions options, Policy policy) {
+    auto loop = TRY(EventLoop::create());
+    auto http = TRY(make_curl_transport(*loop));
+    auto containerd = TRY(make_grpc_client(*loop, options.containerd_socket, "k8s.io"));
+    return std::unique_ptr<Daemon>(new Daemon(std::move(loop),
+                                              std::move(http),
+                                              std::move(containerd),
+                                              std::move(options),
+                                              std::move(policy)));
+  }
+
+  int run() {
+    for (const int signal : {SIGTERM, SIGINT}) {
+      loop_->on_signal(signal, [this] { stop(); });
+    }
+    log({.level = LogLevel::Info,
+         .event = "agent_started",
+         .logger = "main",
+         .message = policy_.mode == Mode::Observe ? "watches this node, intervenes in nothing"
+                                                  : "guards this node",
+         .fields = {{"containerd_socket", options_.containerd_socket},
+                    {"kubernetes_api", options_.kubernetes_api}}});
+    agent_.start();
+    return loop_->run();
+  }
+
+ private:
+  Daemon(std::unique_ptr<EventLoop> loop,
+         std::unique_ptr<HttpTransport> http,
+         std::unique_ptr<GrpcClient> grpc,
+         RunOptions options,
+         Policy policy)
+      : options_(std::move(options)),
+        policy_(std::move(policy)),
+        loop_(std::move(loop)),
+        http_(std::move(http)),
+        grpc_(std::move(grpc)),
+        api_(*loop_,
+             *http_,
+             {.base_url = options_.kubernetes_api,
+              .token_file = options_.kubernetes_token_file,
+              .ca_file = options_.kubernetes_ca_file,
+              .seed = seed_}),
+        kubelet_api_(*loop_,
+                     *http_,
+                     {.base_url = options_.kubelet_url,
+                      .token_file = options_.kubernetes_token_file,
+                      .ca_file = options_.kubelet_ca_file,
+                      .seed = seed_ + 1}),
+        containerd_(*grpc_, policy_.snapshotter),
+        registry_(*loop_,
+                  *http_,
+                  {.policy = policy_, .environment = process_environment(), .seed = seed_ + 2}),
+        manifests_(*loop_, registry_, [this] { own_state_.changed(); }),
+        layer_sizes_(registry_, [this] { own_state_.changed(); }),
+        lease_manifests_(containerd_,
+                         [this](ImageManifest manifest) {
+                           manifests_.add_from_content_store(std::move(manifest));
+                           own_state_.changed();
+                         }),
+        holds_(*loop_, containerd_, {.changed = [this] { own_state_.changed(); }}),
+        filesystem_(*loop_,
+                    {.image_path = options_.image_path, .kubelet_path = options_.kubelet_path}),
+        runtime_(*loop_, containerd_),
+        own_state_(manifests_, layer_sizes_, lease_manifests_, holds_, runtime_),
+        kubelet_config_(kubelet_api_, policy_.kubelet_config_file),
+        pods_(api_, options_.node_name),
+        node_(api_, options_.node_name),
+        cancel_pull_(*loop_, containerd_),
+        set_taint_(api_, options_.node_name),
+        set_node_metadata_(api_, options_.node_name),
+        set_condition_(api_, options_.node_name),
+        emit_event_(api_, options_.node_name),
+        agent_(
+            {.loop = loop_.get(),
+             .policy = policy_,
+             .probes = {&filesystem_, &runtime_, &kubelet_config_, &pods_, &node_, &own_state_},
+             .set_holds = [this](const std::vector<HoldPull>& pulls) { holds_.set_desired(pulls); },
+             .set_watchful = [this](bool watchful) { runtime_.set_watchful(watchful); },
+             .canonical_image =
+                 [](const std::string& image) { return canonical_image_name(image); },
+             .run_action = [this](const Action& action,
+                                  ActionDone done) { run_action(action, std::move(done)); }}) {}
+
+  void run_action(const Action& action, ActionDone done) {
+    std::visit(Overloaded{
+                   [&](const FetchManifest& a) { manifests_.fetch(a.image, std::move(done)); },
+                   [&](const CancelPull& a) { cancel_pull_.start(a, std::move(done)); },
+                   [&](const SetTaint& a) { set_taint_.start(a, std::move(done)); },
+                   [&](const SetNodeMetadata& a) { set_node_metadata_.start(a, std::move(done)); },
+                   [&](const SetCondition& a) { set_condition_.start(a, std::move(done)); },
+                   [&](const EmitEvent& a) { emit_event_.start(a, std::move(done)); },
+                   // Holds are kept by HoldKeeper, from the decision as a whole.
+                   [&](const HoldPull&) { done(std::nullopt); },
+                   [&](const ReleasePull&) { done(std::nullopt); },
+               },
+               action);
+  }
+
+  void stop() {
+    if (stopping_) {
+      return;
+    }
+    stopping_ = true;
+    log({.level = LogLevel::Info,
+         .event = "agent_stopping",
+         .logger = "main",
+         .message = "stops; held pulls are cancelled and come back to the next agent",
+         .fields = {}});
+    agent_.shut_down([this] { loop_->exit(0); });
+  }
+
+  RunOptions options_;
+  Policy policy_;
+  std::uint64_t seed_ = std::random_device{}();
+  bool stopping_ = false;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<HttpTransport> http_;
+  std::unique_ptr<GrpcClient> grpc_;
+  KubeApi api_;
+  KubeApi kubelet_api_;
+  Containerd containerd_;
+  RegistryClient registry_;
+  ManifestStore manifests_;
+  LayerSizes layer_sizes_;
+  LeaseManifests lease_manifests_;
+  HoldKeeper holds_;
+  FilesystemProbe filesystem_;
+  RuntimeProbe runtime_;
+  OwnState own_state_;
+  KubeletConfigProbe kubelet_config_;
+  PodsProbe pods_;
+  NodeProbe node_;
+  CancelPullRunner cancel_pull_;
+  SetTaintRunner set_taint_;
+  SetNodeMetadataRunner set_node_metadata_;
+  SetConditionRunner set_condition_;
+  EmitEventRunner emit_event_;
+  Agent agent_;
+};
+
+Result<Policy> load_policy(const std::string& path) {
+  if (path.empty()) {
+    return default_policy();
+  }
+  const std::string text = TRY(read_file(path, kPolicyBytesLimit));
+  auto policy = parse_policy(text);
+  if (!policy) {
+    return with_context(policy.error(), path);
+  }
+  return policy;
+}
+
+int fail(const Error& error) {
+  std::fprintf(stderr, "imagefs-guard: %s\n", error.message.c_str());
+  return kExitUsage;
+}
+
+int run_command(RunOptions options) {
+  auto policy = load_policy(options.policy_file);
+  if (!policy) {
+    return fail(policy.error());
+  }
+  // A disk guard must not write a core dump to the disk that it guards.
+  const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  configure_log(options.log_format, options.log_level, options.node_name);
+  auto daemon = Daemon::create(std::move(options), std::move(*policy));
+  if (!daemon) {
+    return fail(daemon.error());
+  }
+  return (*daemon)->run();
+}
+
+}  // namespace
+}  // namespace imagefs_guard
+
+int main(int count, char** arguments) {
+  using namespace imagefs_guard;
+  auto line = parse_command_line({arguments + 1, arguments + count}, [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  });
+  if (!line) {
+    return fail(line.error());
+  }
+  if (line->print.has_value()) {
+    std::fputs(line->print->c_str(), stdout);
+    return 0;
+  }
+  return run_command(std::move(*line->run));
+}
