@@ -17,7 +17,8 @@ constexpr const char* kPod = R"({
     "annotations":{"imagefs-guard.io/protect":"true","workflows.argoproj.io/workflow":"w",
                    "kubectl.kubernetes.io/last-applied-configuration":"{}"},
     "ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"x"},
-                       {"apiVersion":"batch/v1","kind":"Job","name":"etl","uid":"j","controller":true}]},
+                       {"apiVersion":"batch/v1","kind":"Job","name":"etl","uid":"j",
+                        "controller":true}]},
   "spec":{"nodeName":"n1","priority":2000001000,"somethingNew":{"a":[1]},
     "initContainers":[{"name":"init","image":"busybox","imagePullPolicy":"Always",
                        "resources":{"requests":{"ephemeral-storage":"2Gi"}}}],
@@ -165,7 +166,8 @@ TEST_CASE("watch: every type of event") {
   CHECK(bookmark->type == WatchEventType::Bookmark);
   CHECK(bookmark->resource_version == "99");
   const auto gone = parse_node_watch_event(
-      R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"old"}})");
+      R"({"type":"ERROR","object":{"kind":"Status","code":410,
+          "reason":"Expired","message":"old"}})");
   REQUIRE(gone);
   CHECK(gone->type == WatchEventType::Error);
   CHECK(gone->status.code == 410);
