@@ -6,6 +6,7 @@ policy of the scenario. It builds on overlays/host-network, because the registry
 127.0.0.1 of the node.
 """
 
+import contextlib
 import glob
 import io
 import json
@@ -62,6 +63,7 @@ class InstalledAgent(Agent):
         self.folder = os.path.join(node.folder, "install")
         self.image_folder = os.path.join(node.containerd_root, "tmpmounts")
         self.ready_seconds = None
+        self.read = {}  # path of a log: its lines
 
     def start(self):
         self.write_install(push_image(self.lab, self.binary))
@@ -131,12 +133,15 @@ class InstalledAgent(Agent):
         return (self.lines() or ["no log"])[-1].strip()
 
     def lines(self):
-        """The records without what the runtime puts before each line; all pods, in their order."""
-        found = []
-        for path in sorted(glob.glob(self.log), key=os.path.getctime):
-            with open(path, encoding="utf-8", errors="replace") as f:
-                found += [line.split(" ", 3)[-1] for line in f]
-        return found
+        """The records of all pods, in the pods' order, without what the runtime puts before each.
+
+        The kubelet removes a pod's log with the pod, so what was read once is kept.
+        """
+        for path in glob.glob(self.log):
+            with contextlib.suppress(FileNotFoundError):
+                with open(path, encoding="utf-8", errors="replace") as f:
+                    self.read[path] = [line.split(" ", 3)[-1] for line in f]
+        return [line for lines in self.read.values() for line in lines]
 
     def require_alive(self):
         for pod in self.pods():
@@ -165,6 +170,7 @@ class InstalledAgent(Agent):
     def stop(self):
         """Takes the DaemonSet away and waits for its pod's orderly end."""
         self.require_alive()
+        self.save_logs()
         self.kube.delete(DAEMONSET)
         wait_until(
             lambda: not self.kube.items(PODS, fieldSelector=f"spec.nodeName={self.node.name}"),
