@@ -52,6 +52,28 @@ LogLevel level_of(const Action& action) {
                                                                                 : LogLevel::Debug;
 }
 
+/// Which pull or taint the action is about, as fields to search for.
+std::vector<LogField> fields_of(const Action& action) {
+  if (const auto* release = std::get_if<ReleasePull>(&action)) {
+    return {{"digest", to_string(release->manifest_digest)}, {"image", release->image}};
+  }
+  if (const auto* cancel = std::get_if<CancelPull>(&action)) {
+    return {{"digest", to_string(cancel->manifest_digest)},
+            {"image", cancel->image},
+            {"leases", static_cast<std::int64_t>(cancel->lease_ids.size())}};
+  }
+  if (const auto* taint = std::get_if<SetTaint>(&action)) {
+    const char* effect = taint->effect == TaintEffect::NoSchedule         ? "NoSchedule"
+                         : taint->effect == TaintEffect::PreferNoSchedule ? "PreferNoSchedule"
+                                                                          : "";
+    return {{"taint", taint->key}, {"effect", std::string(effect)}};
+  }
+  if (const auto* fetch = std::get_if<FetchManifest>(&action)) {
+    return {{"image", fetch->image}};
+  }
+  return {};
+}
+
 }  // namespace
 
 Agent::Agent(AgentParts parts) : parts_(std::move(parts)) {
@@ -178,7 +200,7 @@ void Agent::start_action(const Action& action) {
        .event = event_of(action),
        .logger = "agent",
        .message = describe(action),
-       .fields = {}});
+       .fields = fields_of(action)});
   if (std::holds_alternative<ReleasePull>(action)) {
     return;  // not naming the hold has released it
   }
@@ -276,7 +298,9 @@ void Agent::log_hold(const Hold& hold) {
                    .fields = {{"digest", to_string(hold.manifest_digest)}, {"image", image}}};
   switch (hold.state) {
     case HoldState::Opening:
-      return;
+      record.level = LogLevel::Debug;
+      record.message = "asks containerd for the hold of " + image;
+      break;
     case HoldState::Held: {
       record.event = "pull_held";
       record.message = "holds the pull of " + image;

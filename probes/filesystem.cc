@@ -128,6 +128,8 @@ void FilesystemProbe::refresh(std::function<void()> done) {
 }
 
 void FilesystemProbe::contribute(NodeSnapshot& snapshot) {
+  // Microseconds, and a second ago is long ago when something writes.
+  latest_ = read_filesystems(paths_);
   if (latest_) {
     snapshot.filesystems = *latest_;
     snapshot.probe_errors.erase(name());

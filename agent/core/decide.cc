@@ -13,6 +13,8 @@ namespace {
 
 /// A picture of the runtime older than this is not a picture of now.
 constexpr Duration kRuntimeAgeMaximum = std::chrono::seconds(60);
+/// What a layer of unknown size may become before anybody has said more: beyond the usual band.
+constexpr std::int64_t kUnknownRatio = 12;
 /// For this long a missing part means: do nothing, neither hold nor release. After it: fail open.
 constexpr Duration kBlindMaximum = std::chrono::seconds(30);
 /// The deletion of a lease is ordered again after this, should the pull still be there.
@@ -147,6 +149,9 @@ class Planner {
       input.has_room = above_floor >= policy_.clear_margin_bytes;
     }
     for (const PullReport& pull : decision_.pulls) {
+      if (pull.waits_for_sizes) {
+        continue;
+      }
       input.something_queued |= pull.held && pull.verdict == Verdict::FitsLater;
       input.something_stuck |= pull.held && pull.verdict != Verdict::FitsLater;
     }
@@ -206,7 +211,7 @@ class Planner {
     report.sentence = verdict_sentence(report, decision_.node);
     if (pull.pods.empty() && is_abandoned(pull)) {
       cancel(pull, "is wanted by no pod any more: its only pod is being deleted");
-    } else if (!fits) {
+    } else if (!fits && demand.pending_bytes == 0) {
       report.held = !pull.pods.empty();
       cancel(pull, "is under way and would cross the floor: " + report.sentence);
       if (report.held) {
@@ -257,9 +262,29 @@ class Planner {
     return queued_peak_ > 0 && after - queued_peak_ < decision_.node.floor.bytes;
   }
 
+  /// Whether to hold first and judge when the sizes are known, in a moment. A pull that fits even
+  /// if its layers are larger than layers are does not have to wait.
+  [[nodiscard]] bool waits_for_sizes(const Pull& pull, const Demand& demand) const {
+    if (pull.pods.empty() || !(pull.incomplete || demand.pending_bytes > 0)) {
+      return false;
+    }
+    const std::int64_t unknown = pull.incomplete ? demand.download_bytes : demand.pending_bytes;
+    const std::int64_t left = device_->available_bytes - outstanding_ - demand.peak_high_bytes();
+    return left - unknown * kUnknownRatio < decision_.node.floor.bytes;
+  }
+
   void plan_waiting(const Pull& pull) {
     const Demand demand = ledger_->demand_of(*pull.manifest);
     PullReport report = report_of(pull, demand);
+    if (waits_for_sizes(pull, demand)) {
+      report.waits_for_sizes = true;
+      report.held = true;
+      report.verdict = Verdict::Unknown;
+      report.sentence = "waits a moment: the sizes of its layers are being asked for";
+      hold(pull, report);
+      decision_.pulls.push_back(std::move(report));
+      return;
+    }
     const Balance balance = bytes_balance(pull, demand);
     report.verdict = worse(judge(balance), judge_inodes(demand));
     if (report.verdict == Verdict::Fits && would_overtake(pull, demand)) {

@@ -279,6 +279,30 @@ TEST_CASE("a small pull may pass a big one that this node can't take") {
   CHECK(verdict_of(decision, "small") == "Fits");
 }
 
+TEST_CASE("hold first, judge when the sizes are known, and make no noise about it") {
+  TestNode node(gib(2000), gib(950), gib(200));
+  node.image("etl", 1, {layer(1, gib(50), gib(100))}).pod({.name = "flow", .image = "etl"});
+  Layer& asked = node.snapshot_.manifests[0].layers[0];
+  asked.facts.clear();
+  asked.size_pending = true;
+  const Decision waits = decide(node.snapshot_, {}, default_policy());
+  CHECK(actions_of<HoldPull>(waits).size() == 1);
+  CHECK(actions_of<EmitEvent>(waits).empty());
+  CHECK(actions_of<SetTaint>(waits).empty());
+
+  // Room for whatever it may be: not held for a moment even.
+  node.snapshot_.filesystems->front().available_bytes = gib(1900);
+  CHECK(actions_of<HoldPull>(decide(node.snapshot_, {}, default_policy())).empty());
+
+  node.snapshot_.filesystems->front().available_bytes = gib(950);
+  node.hold(1);
+  asked.size_pending = false;
+  asked.facts = {{.source = SizeSource::GzipTrailer, .bytes = gib(100) / 512 * 512}};
+  const Decision known = decide(node.snapshot_, waits.memory, default_policy());
+  CHECK(actions_of<ReleasePull>(known).size() == 1);
+  CHECK(actions_of<HoldPull>(known).empty());
+}
+
 TEST_CASE("a hold never keeps the kubelet's last pull slot") {
   TestNode node = storm();
   node.hold(1).lease("pull-1", 1);

@@ -22,6 +22,8 @@ struct PullReport {
   PullState state = PullState::Expected;
   Verdict verdict = Verdict::Unknown;
   bool held = false;  // this decision holds it
+  /// Held for a moment, until its sizes are known: no news for anybody.
+  bool waits_for_sizes = false;
   bool is_protected = false;
   MonotonicTime arrival{};  // when the first of its pods was seen bound
   Demand demand;

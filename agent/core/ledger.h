@@ -22,7 +22,8 @@ struct Demand {
   std::int64_t here_discarded_bytes = 0;  // those of them that are here now, whole or in part
   int layers = 0;
   int layers_missing = 0;
-  int layers_by_prior = 0;  // missing layers of which nobody knows the size
+  int layers_by_prior = 0;         // missing layers of which nobody knows the size
+  std::int64_t pending_bytes = 0;  // compressed bytes of layers whose size is being asked for
 
   bool operator==(const Demand&) const = default;
 

@@ -270,6 +270,7 @@ struct Layer {
   Digest diff_id;        // zero where the config does not say
   Digest chain_id;
   std::vector<SizeFact> facts;
+  bool size_pending = false;  // somebody is being asked for its size just now
 
   bool operator==(const Layer&) const = default;
 };

@@ -57,8 +57,9 @@ TaintEffect present_effect(const NodeSnapshot& snapshot, const Policy& policy) {
 const PullReport* leading_pull(const Decision& decision) {
   const PullReport* leading = nullptr;
   for (const PullReport& pull : decision.pulls) {
-    if (pull.held && (leading == nullptr || (pull.verdict > leading->verdict &&
-                                             leading->verdict == Verdict::FitsLater))) {
+    if (pull.held && !pull.waits_for_sizes &&
+        (leading == nullptr ||
+         (pull.verdict > leading->verdict && leading->verdict == Verdict::FitsLater))) {
       leading = &pull;
     }
   }
@@ -271,6 +272,9 @@ void publish_events(const NodeSnapshot& snapshot, const Policy& policy, Decision
   const std::vector<PullReport> pulls = decision.pulls;
   for (const PullReport& pull : pulls) {
     Tidings tidings;
+    if (pull.waits_for_sizes) {
+      continue;
+    }
     if (pull.held) {
       tidings = {.warning = true,
                  .event_reason = "PullHeld",

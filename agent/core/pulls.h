@@ -30,7 +30,8 @@ struct Pull {
   MonotonicTime arrival{};
   std::vector<std::string> lease_ids;
   const Hold* hold = nullptr;
-  bool promised = false;  // released by us and not yet done: its bytes are spoken for
+  bool incomplete = false;  // its config is awaited: which layers are missing is not known yet
+  bool promised = false;    // released by us and not yet done: its bytes are spoken for
 
   [[nodiscard]] bool is_live() const {
     return state == PullState::Downloading || state == PullState::Unpacking || promised;

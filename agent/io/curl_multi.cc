@@ -199,6 +199,9 @@ int CurlMulti::on_timeout(CURLM*, long milliseconds, void* self) noexcept {
 }
 
 void CurlMulti::arm_timer(long milliseconds) {
+  if (sd_event_get_state(loop_.raw()) == SD_EVENT_FINISHED) {
+    return;  // calls that end with the process: nothing will fire any more
+  }
   // 0 too goes through the loop: curl must not be called from in here.
   if (milliseconds < 0) {
     VERIFY(sd_event_source_set_enabled(timer_, SD_EVENT_OFF) >= 0);

@@ -17,6 +17,8 @@ constexpr std::size_t kKnownMaximum = 20'000;
 constexpr std::int64_t kTrailerBytes = 8;
 /// Inflates to some hundred headers of small files, or to the one header of a big one.
 constexpr std::int64_t kHeadBytes = 32 * 1024;
+/// A pull may be held for the answer so long: a registry that is slower gets judged by the prior.
+constexpr Duration kWorthWaiting = std::chrono::seconds(3);
 /// A layer below this can't be wrong by much.
 constexpr std::int64_t kWorthAsking = 256 * 1024;
 
@@ -56,17 +58,23 @@ LayerSizes::LayerSizes(RegistryClient& client, std::function<void()> changed)
 void LayerSizes::contribute(NodeSnapshot& snapshot) {
   has_news_ = false;
   taken_at_ = snapshot.taken_at;
+  if (snapshot.runtime.has_value()) {
+    want_missing(snapshot);
+    next();
+  }
   for (ImageManifest& manifest : snapshot.manifests) {
     for (Layer& layer : manifest.layers) {
       const auto known = known_.find(layer.digest);
       if (known != known_.end() && known->second.fact.has_value() && !has_fact(layer)) {
         layer.facts.push_back(*known->second.fact);
       }
+      const auto asked = asked_.find(layer.digest);
+      layer.size_pending = asked != asked_.end() && taken_at_ - asked->second < kWorthWaiting;
     }
   }
-  if (!snapshot.runtime.has_value()) {
-    return;
-  }
+}
+
+void LayerSizes::want_missing(const NodeSnapshot& snapshot) {
   for (const ResolvedImage& image : snapshot.resolved) {
     if (!image.manifest_digest.has_value()) {
       continue;
@@ -79,7 +87,6 @@ void LayerSizes::contribute(NodeSnapshot& snapshot) {
       want(image, *manifest);
     }
   }
-  next();
 }
 
 void LayerSizes::want(const ResolvedImage& image, const ImageManifest& manifest) {
@@ -94,7 +101,7 @@ void LayerSizes::want(const ResolvedImage& image, const ImageManifest& manifest)
   // The large ones decide: first.
   std::ranges::stable_sort(layers, std::ranges::greater{}, &Layer::compressed_bytes);
   for (const Layer* layer : layers) {
-    if (queue_.size() < kQueueMaximum && asked_.insert(layer->digest).second) {
+    if (queue_.size() < kQueueMaximum && asked_.emplace(layer->digest, taken_at_).second) {
       queue_.push_back({.image = image.image,
                         .digest = layer->digest,
                         .compressed_bytes = layer->compressed_bytes});

@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +33,7 @@ class LayerSizes {
     std::int64_t compressed_bytes = 0;
   };
 
+  void want_missing(const NodeSnapshot& snapshot);
   void want(const ResolvedImage& image, const ImageManifest& manifest);
   [[nodiscard]] bool may_ask(const Digest& digest) const;
   void next();
@@ -51,7 +51,7 @@ class LayerSizes {
 
   std::map<Digest, Known> known_;
   MonotonicTime taken_at_{};
-  std::set<Digest> asked_;
+  std::map<Digest, MonotonicTime> asked_;  // under way, since when
   std::deque<Probe> queue_;
   int running_ = 0;
   bool has_news_ = false;
