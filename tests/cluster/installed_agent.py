@@ -157,15 +157,22 @@ class InstalledAgent(Agent):
         return True
 
     def kill(self):
-        """kill -9; the kubelet starts it again at once, or later where it did so before."""
-        for pod in self.pods():
-            container = pod["status"]["containerStatuses"][0]["containerID"].split("//")[1]
-            path = os.path.join(
-                self.node.folder, "state", "io.containerd.runtime.v2.task", "k8s.io", container,
-                "init.pid",
-            )
-            with open(path, encoding="utf-8") as f:
-                os.kill(int(f.read()), signal.SIGKILL)
+        """kill -9, for good: stopped first, so that neither SIGTERM nor the kubelet's restart of
+        its container comes in between."""
+        self.save_logs()
+        pids = [self.pid_of(pod) for pod in self.pods()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        self.kube.delete(DAEMONSET)
+        wait_until(lambda: not self.pods(), 10, "the deletion of the agent's pod", pause=0.02)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+    def pid_of(self, pod):
+        container = pod["status"]["containerStatuses"][0]["containerID"].split("//")[1]
+        tasks = os.path.join(self.node.folder, "state", "io.containerd.runtime.v2.task", "k8s.io")
+        with open(os.path.join(tasks, container, "init.pid"), encoding="utf-8") as f:
+            return int(f.read())
 
     def stop(self):
         """Takes the DaemonSet away and waits for its pod's orderly end."""
