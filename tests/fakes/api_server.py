@@ -17,7 +17,6 @@ import argparse
 import collections
 import copy
 import datetime
-import http.server
 import json
 import re
 import socket
@@ -27,6 +26,7 @@ import urllib.parse
 import uuid
 
 import api_patch
+import http_base
 
 HISTORY_LIMIT = 4096
 BODY_LIMIT = 3 << 20
@@ -529,19 +529,16 @@ class ApiServer:
     def start(self):
         """Starts to listen; after stop() again at the same port, with the same objects."""
         handler = type("BoundHandler", (_Handler,), {"owner": self})
-        http.server.ThreadingHTTPServer.request_queue_size = 128
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", self._port), handler)
-        self._server.daemon_threads = True
+        self._server = http_base.Server(handler, self._port)
         self._server.open_sockets = set()
         self._port = self._server.server_port
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+        self._server.start()
 
     def stop(self):
         """Closes the port and every connection, as a server that dies does."""
         if self._server is None:
             return
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
         for connection in list(self._server.open_sockets):
             try:
                 connection.shutdown(socket.SHUT_RDWR)
@@ -557,9 +554,7 @@ class ApiServer:
         self.stop()
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
+class _Handler(http_base.Handler):
     owner = None
 
     def setup(self):
@@ -573,9 +568,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             pass
 
-    def log_message(self, *_):
-        pass
-
     def do_GET(self):
         self._serve()
 
@@ -588,9 +580,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             length = int(self.headers.get("Content-Length") or 0)
             if length > BODY_LIMIT:
                 raise ApiError(413, "RequestEntityTooLarge", "limit is 3145728")
-            body = self.rfile.read(length)
+            body = self.body()
             if url.path.startswith("/fake/"):
-                self._reply(200, self._control(url.path, json.loads(body) if body else {}))
+                self.reply(200, self._control(url.path, json.loads(body) if body else {}))
                 return
             if self.owner.token and \
                     self.headers.get("Authorization") != f"Bearer {self.owner.token}":
@@ -600,17 +592,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 raise ApiError(status, {409: "Conflict", 429: "TooManyRequests"}.get(
                     status, "InternalError"), "a fault that the test asked for")
             if url.path in ("/readyz", "/livez", "/healthz"):
-                self._reply(200, "ok")
+                self.reply(200, "ok")
             elif url.path == "/version":
-                self._reply(200, {"major": "1", "minor": "34", "gitVersion": "v1.34.0-fake"})
+                self.reply(200, {"major": "1", "minor": "34", "gitVersion": "v1.34.0-fake"})
             else:
                 self._serve_resource(url.path, query, body)
         except ApiError as error:
-            self._reply(error.code, error.body)
+            self.reply(error.code, error.body,
+                       headers={"Retry-After": "1"} if error.code == 429 else None)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
         except json.JSONDecodeError as error:
-            self._reply(400, ApiError(400, "BadRequest", str(error)).body)
+            self.reply(400, ApiError(400, "BadRequest", str(error)).body)
 
     def _control(self, path, body):
         faults = self.owner.faults
@@ -638,22 +631,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 query["fieldSelector"] = f"metadata.name={name}"
             self._watch(kind, namespace, query)
         elif self.command == "GET":
-            self._reply(200, api.get(kind, namespace, name) if name
+            self.reply(200, api.get(kind, namespace, name) if name
                         else api.list(kind, namespace, query))
         elif self.command == "POST" and subresource == "binding":
-            self._reply(201, api.bind(namespace, name, json.loads(body)))
+            self.reply(201, api.bind(namespace, name, json.loads(body)))
         elif self.command == "POST" and not name:
-            self._reply(201, api.create(kind, namespace, json.loads(body)))
+            self.reply(201, api.create(kind, namespace, json.loads(body)))
         elif self.command == "PUT" and name:
             new = json.loads(body)
-            self._reply(200, api.update(kind, namespace, name, subresource, lambda _: new))
+            self.reply(200, api.update(kind, namespace, name, subresource, lambda _: new))
         elif self.command == "PATCH" and name:
             self._patch(kind, namespace, name, subresource, body)
         elif self.command == "DELETE" and name and not subresource:
             options = json.loads(body) if body else {}
             if "gracePeriodSeconds" in query:
                 options["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
-            self._reply(200, api.delete(kind, namespace, name, options))
+            self.reply(200, api.delete(kind, namespace, name, options))
         else:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on "
                            "the requested resource")
@@ -672,7 +665,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 # No word about which operation it was: the real one keeps it to itself, too.
                 raise ApiError(422, "Invalid", "the server rejected our request due to an error "
                                "in our request") from None
-        self._reply(200, self.owner.api.update(kind, namespace, name, subresource, change))
+        self.reply(200, self.owner.api.update(kind, namespace, name, subresource, change))
 
     def _watch(self, kind, namespace, query):
         if "sendInitialEvents" in query:
@@ -702,17 +695,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if event is not None:
             line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
             self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
-
-    def _reply(self, status, body):
-        data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/plain" if isinstance(body, str)
-                         else "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        if status == 429:
-            self.send_header("Retry-After", "1")
-        self.end_headers()
-        self.wfile.write(data)
 
 
 def parse_path(path):

@@ -8,9 +8,9 @@
 """
 
 import hashlib
-import http.server
 import json
-import threading
+
+import http_base
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -88,29 +88,22 @@ class BadRegistry:
         self.asked = []
         registry = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class LiesHandler(http_base.Handler):
             def do_GET(self):
                 registry.answer(self)
 
             do_HEAD = do_GET
 
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        self.url = f"http://{self.host}"
+        self._server = http_base.Server(LiesHandler)
+        self.host = self._server.host
+        self.url = self._server.url
 
     def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+        self._server.start()
         return self
 
     def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
     def image(self, lie):
         """The name of an image that has this lie; "digest-lies" goes by digest."""
@@ -127,10 +120,10 @@ class BadRegistry:
                 self._manifest(request, parts[2])
             elif len(parts) == 5 and parts[3] == "blobs" and \
                     parts[4] in (digest_of(CONFIG_BODY), "sha256:" + "5" * 64):
-                _send(request, 200, CONFIG_BODY, "application/octet-stream", parts[4])
+                request.reply(200, CONFIG_BODY, "application/octet-stream")
             else:
-                _send(request, 200 if path == "/v2/" else 404,
-                      _body({"errors": [{"code": "MANIFEST_UNKNOWN"}]}), "application/json")
+                request.reply(200 if path == "/v2/" else 404,
+                              {"errors": [{"code": "MANIFEST_UNKNOWN"}]})
         except (BrokenPipeError, ConnectionResetError):
             request.close_connection = True
 
@@ -139,7 +132,7 @@ class BadRegistry:
         body = LIES[lie]
         if body is not None:
             digest = "sha256:" + "6" * 64 if lie == "digest-lies" else digest_of(body)
-            _send(request, 200, body, content_type, digest)
+            request.reply(200, body, content_type, {"Docker-Content-Digest": digest})
             return
         request.send_response(200)
         request.send_header("Content-Type", content_type)
@@ -150,14 +143,3 @@ class BadRegistry:
         for _ in range(1 << 14):  # 1 GiB: whoever reads all of it is wrong
             request.wfile.write(b"%x\r\n%b\r\n" % (len(ENDLESS_CHUNK), ENDLESS_CHUNK))
         request.wfile.write(b"0\r\n\r\n")
-
-
-def _send(request, status, body, content_type, digest=None):
-    request.send_response(status)
-    request.send_header("Content-Type", content_type)
-    request.send_header("Content-Length", str(len(body)))
-    if digest:
-        request.send_header("Docker-Content-Digest", digest)
-    request.end_headers()
-    if request.command != "HEAD":
-        request.wfile.write(body)

@@ -8,10 +8,9 @@ signature is written from AWS's description of SigV4 and shares no code with the
 import base64
 import hashlib
 import hmac
-import http.server
-import json
-import threading
 import time
+
+import http_base
 
 ACCESS_KEY = "AKIDEXAMPLE"
 SECRET_KEY = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -47,28 +46,13 @@ class EcrApi:
         self.fail_next = []  # (status, __type) to answer with instead
         api = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class EcrHandler(http_base.Handler):
             def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                status, answer = api.answer(self, body)
-                data = json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/x-amz-json-1.1")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                status, answer = api.answer(self, self.body())
+                self.reply(status, answer, "application/x-amz-json-1.1")
 
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self._server.server_port}"
+        self._server = http_base.Server(EcrHandler)
+        self.url = self._server.url
 
     @property
     def environment(self):
@@ -80,12 +64,11 @@ class EcrApi:
         return variables
 
     def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+        self._server.start()
         return self
 
     def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
     def answer(self, request, body):
         if self.fail_next:

@@ -12,8 +12,6 @@ the pull ends, and its container even starts late. Two annotations on a pod stee
 
 import argparse
 import contextlib
-import http.server
-import json
 import os
 import platform
 import shutil
@@ -22,6 +20,7 @@ import time
 from dataclasses import dataclass, field
 
 import eviction
+import http_base
 from api_client import ApiFailure, Client as ApiClient, pod_path
 from containerd_client import Client as Containerd, Error as ContainerdError
 from controllers import now
@@ -104,12 +103,12 @@ class Kubelet:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return self._server.url
 
     def start(self):
         os.makedirs(os.path.join(self.place.kubelet_path, "pods"), exist_ok=True)
         self._register()
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+        self._server.start()
         threading.Thread(target=self._heartbeat_loop, daemon=True).start()
         threading.Thread(target=self._eviction_loop, daemon=True).start()
         threading.Thread(target=self._image_gc_loop, daemon=True).start()
@@ -118,12 +117,15 @@ class Kubelet:
 
     def stop(self):
         self.stopping.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
         with self._lock:
             workers = list(self._workers.values())
         for worker in workers:
             worker.wake.set()
+
+    def close_configz(self):
+        """From now on nobody answers for its configuration."""
+        self._server.stop()
 
     def __enter__(self):
         self.start()
@@ -433,27 +435,14 @@ class PodWorker:
 
 
 def _configz_server(kubelet):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
+    class ConfigzHandler(http_base.Handler):
         def do_GET(self):
             known = {"/configz": lambda: kubelet.config.configz(kubelet.timings),
                      "/healthz": lambda: "ok"}
             answer = known.get(self.path.partition("?")[0])
-            data = json.dumps(answer()).encode() if answer else b"404 page not found\n"
-            self.send_response(200 if answer else 404)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.reply(200 if answer else 404, answer() if answer else "404 page not found\n")
 
-        def log_message(self, *_):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    return server
+    return http_base.Server(ConfigzHandler)
 
 
 def main():

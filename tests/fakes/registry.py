@@ -2,7 +2,6 @@
 """Debian's docker-registry on loopback: open, with Basic or with Bearer auth, slow if asked."""
 
 import base64
-import http.server
 import json
 import os
 import socket
@@ -14,6 +13,7 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 
+import http_base
 from lab import Failed, SYSTEM_PATH, free_port, require, run, wait_until
 
 TOKEN_SECONDS = 300
@@ -139,37 +139,31 @@ class TokenServer:
              "-subj", "/CN=token.test", "-keyout", self._key, "-out", self.certificate])
         server = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
+        class TokenHandler(http_base.Handler):
             def do_GET(self):
                 server.answer(self)
 
             def do_POST(self):
                 # Clients try OAuth2 first and come back with GET when they meet this.
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                _reply(self, 405, {"details": "GET only"})
+                self.body()
+                self.reply(405, {"details": "GET only"})
 
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        self.url = f"http://{self.host}/token"
+        self._server = http_base.Server(TokenHandler)
+        self.host = self._server.host
+        self.url = f"{self._server.url}/token"
 
     def start(self):
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self._server.start()
 
     def stop(self):
-        self._server.shutdown()
-        self._server.server_close()
+        self._server.stop()
 
     def answer(self, request):
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(request.path).query)
         user = self._user(request.headers.get("Authorization"))
         if user is None:
-            return _reply(request, 401, {"details": "wrong user name or password"})
+            request.reply(401, {"details": "wrong user name or password"})
+            return
         access = []
         for scope in query.get("scope", []):
             kind, _, rest = scope.partition(":")
@@ -179,7 +173,7 @@ class TokenServer:
                            "actions": sorted(set(wanted.split(",")) & allowed)})
         self._auth.requests.append((user, query.get("scope", [])))
         token = self._sign(user, access)
-        return _reply(request, 200, {"token": token, "expires_in": TOKEN_SECONDS})
+        request.reply(200, {"token": token, "expires_in": TOKEN_SECONDS})
 
     def _user(self, header):
         """The name that the credentials prove, "" without any, None where they are wrong."""
@@ -266,12 +260,3 @@ class SlowLane:
 
 def _base64url(data):
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _reply(request, status, body):
-    data = json.dumps(body).encode()
-    request.send_response(status)
-    request.send_header("Content-Type", "application/json")
-    request.send_header("Content-Length", str(len(data)))
-    request.end_headers()
-    request.wfile.write(data)

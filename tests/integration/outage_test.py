@@ -3,7 +3,7 @@
 
 import time
 
-from harness import LAYERS, NodeTest, run_tests
+from harness import LAYERS, MIB, SETTLE_SECONDS, NodeTest, run_tests
 
 
 class OutageTest(NodeTest):
@@ -85,6 +85,7 @@ class OutageTest(NodeTest):
         agent = self.start_agent()
         self.leave_too_little()
         before = self.disk.available_bytes()
+        time.sleep(SETTLE_SECONDS)
         self.cluster.create_job("flow", self.name, run_seconds=0.5)
         self.assert_complains_about(agent, self.registry.host, "manifest", "registry")
         self.assertEqual(agent.records("pull_held"), [])
@@ -95,23 +96,13 @@ class OutageTest(NodeTest):
     def test_no_kubelet(self):
         """Without /configz the agent's own floor holds: 10 % instead of the kubelet's 40 %."""
         self.cluster.kubelet.config.eviction_hard = {}
-        url = self.cluster.kubelet.url
-        self.assertTrue(url)
-        self.cluster.kubelet._server.shutdown()
-        self.cluster.kubelet._server.server_close()
-        self.addCleanup(setattr, self.cluster.kubelet, "_server", _Closed())
+        self.cluster.kubelet.close_configz()
         agent = self.start_agent()
         self.assert_complains_about(agent, "kubelet", "configz")
-        self.disk.fill_to(int(self.disk.capacity_bytes() * 0.1) + 50 * 1024 * 1024)
+        self.disk.fill_to(int(self.disk.capacity_bytes() * 0.1) + 50 * MIB)
+        time.sleep(SETTLE_SECONDS)
         self.cluster.create_job("flow", self.name, run_seconds=0.5)
         agent.wait_for("pull_held")
-
-
-class _Closed:
-    def shutdown(self):
-        pass
-
-    server_close = shutdown
 
 
 if __name__ == "__main__":
