@@ -42,6 +42,7 @@ class Installed(Scenario):
         run.agent = self.agent_class(run.node, run.agent_binary, self.policy)
         run.agent.start()
         run.note(f"installed and Ready: {run.agent.ready_seconds:.1f} s")
+        self.restart_containerd(run)
         run.watch_layers(FLOW_IMAGE)
         run.add_job("flow", FLOW_IMAGE, ["sleep", "1"])
         pod = run.wait_bound("flow")
@@ -53,6 +54,18 @@ class Installed(Scenario):
         self.uninstall(run)
         run.results["job"] = run.wait_job("flow", ("Complete", "Failed"), 120)
         bystanders.note_evictions(run, pod.bound)
+
+    def restart_containerd(self, run):
+        """It makes a new socket; the hold that follows shows that the pod finds that one."""
+        before = os.stat(run.node.socket).st_ino
+        run.node.containerd.stop()
+        run.node.containerd.start()
+        wait_until(
+            lambda: os.path.exists(run.node.socket) and os.stat(run.node.socket).st_ino != before,
+            20,
+            "containerd's new socket",
+        )
+        wait_until(lambda: run.lab.node_is_ready(run.node.name), 60, "the node getting Ready again")
 
     def update(self, run, held):
         """A new pod template; the old pod goes when the new one is there."""
