@@ -15,7 +15,7 @@ namespace imagefs_guard {
 /// False when `limit` has passed first.
 inline bool run_until(EventLoop& loop,
                       const std::function<bool()>& condition,
-                      Duration limit = std::chrono::seconds(5)) {
+                      Duration limit = std::chrono::seconds(20)) {
   const MonotonicTime end = loop.now() + limit;
   while (!condition()) {
     const Duration left = end - loop.now();

@@ -43,7 +43,10 @@ class HoldKeeper::Sweep {
   void begin(EventLoop& loop, Containerd& containerd, std::function<void()> on_finished) {
     containerd_ = &containerd;
     on_finished_ = std::move(on_finished);
-    lock_ = std::make_unique<RefHold>(loop, containerd, ref_, [this] { locked(); });
+    lock_ = std::make_unique<RefHold>(
+        loop, containerd, RefHold::Options{.ref = ref_, .insistence = Insistence::Once}, [this] {
+          locked();
+        });
   }
 
   [[nodiscard]] bool begun() const { return lock_ != nullptr; }
@@ -120,16 +123,17 @@ void HoldKeeper::begin(const HoldPull& pull) {
   entry.pull = pull;
   entry.named_at = loop_.now();
   entry.since = entry.named_at;
-  entry.config = open(pull.config);
+  entry.config = open({.ref = pull.config, .insistence = Insistence::Burst});
 }
 
-std::shared_ptr<RefHold> HoldKeeper::open(const HoldRef& ref) {
+std::shared_ptr<RefHold> HoldKeeper::open(const RefHold::Options& options) {
+  const HoldRef& ref = options.ref;
   std::erase_if(open_, [](const auto& item) { return item.second.expired(); });
   if (std::shared_ptr<RefHold> present = open_[ref.ref].lock()) {
     return present;
   }
   sweeps_.erase(ref.ref);
-  auto hold = std::make_shared<RefHold>(loop_, containerd_, ref, [this] { update_all(); });
+  auto hold = std::make_shared<RefHold>(loop_, containerd_, options, [this] { update_all(); });
   open_[ref.ref] = hold;
   return hold;
 }
@@ -204,7 +208,7 @@ bool HoldKeeper::open_layers(Entry& entry) {
     if (open_.size() >= kStreamsLimit) {
       return false;
     }
-    entry.layers.push_back(open(ref));
+    entry.layers.push_back(open({.ref = ref, .insistence = Insistence::Once}));
   }
   return true;
 }

@@ -68,7 +68,7 @@ class HoldKeeper {
   void update_all();
   void update(Entry& entry);
   [[nodiscard]] bool open_layers(Entry& entry);
-  [[nodiscard]] std::shared_ptr<RefHold> open(const HoldRef& ref);
+  [[nodiscard]] std::shared_ptr<RefHold> open(const RefHold::Options& options);
   void sweep_later(const std::shared_ptr<RefHold>& hold);
   void sweep();
 

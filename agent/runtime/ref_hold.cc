@@ -6,14 +6,15 @@ namespace imagefs_guard {
 
 namespace {
 
-// A pull has its config blob for some 20 ms to a few round trips; a retry of ours that comes right
-// after it still meets the layers. Trying much longer can't help this pull, only the next.
+// A pull has its config ref for a few round trips; a retry that comes right after that still meets
+// the layers. Trying for longer can't help against this pull, only against the next.
 constexpr Duration kLockedRetry = std::chrono::milliseconds(50);
 constexpr Duration kLockedRetryFor = std::chrono::seconds(2);
 // A restart of containerd takes about a second; its pulls end with it and come back after 10 s.
 constexpr Duration kBackOffFirst = std::chrono::milliseconds(50);
 constexpr Duration kBackOffLongest = std::chrono::seconds(2);
 constexpr Duration kNudgeInterval = std::chrono::milliseconds(900);
+constexpr Duration kLockedNudgeInterval = std::chrono::seconds(5);
 
 /// containerd answers Unavailable for a ref that is taken, and so does a socket that is not there.
 bool is_locked(const Error& error) {
@@ -24,18 +25,19 @@ bool is_locked(const Error& error) {
 
 RefHold::RefHold(EventLoop& loop,
                  Containerd& containerd,
-                 HoldRef ref,
+                 Options options,
                  std::function<void()> changed)
     : loop_(loop),
       containerd_(containerd),
-      ref_(std::move(ref)),
+      options_(std::move(options)),
       changed_(std::move(changed)),
       timer_(loop.make_timer("hold retry", [this] { open(); })) {
   open();
 }
 
 void RefHold::nudge() {
-  if (stream_ == nullptr && loop_.now() - tried_at_ >= kNudgeInterval) {
+  const Duration interval = state_ == HoldState::TooLate ? kLockedNudgeInterval : kNudgeInterval;
+  if (stream_ == nullptr && loop_.now() - tried_at_ >= interval) {
     open();
   }
 }
@@ -44,8 +46,8 @@ void RefHold::open() {
   timer_->disarm();
   tried_at_ = loop_.now();
   stream_ = containerd_.open_write(
-      ref_.ref,
-      ref_.expected,
+      options_.ref.ref,
+      options_.ref.expected,
       [this](Result<std::int64_t> offset) { held(std::move(offset)); },
       [this](Result<void> end) { ended(std::move(end)); });
 }
@@ -74,7 +76,7 @@ void RefHold::ended(Result<void> end) {
     if (state_ != HoldState::TooLate) {
       locked_since_ = loop_.now();
     }
-    if (loop_.now() - locked_since_ < kLockedRetryFor) {
+    if (options_.insistence == Insistence::Burst && loop_.now() - locked_since_ < kLockedRetryFor) {
       retry_in(kLockedRetry);
     }
     enter(HoldState::TooLate, "");

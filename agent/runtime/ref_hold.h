@@ -13,15 +13,27 @@
 
 namespace imagefs_guard {
 
+/// How hard to try where somebody else has the ref. containerd answers that only after some 0.5 s,
+/// through which it lets nobody write to its metadata: each try costs every pod that starts.
+enum class Insistence {
+  Burst,  // again and again for two seconds: a pull has its config ref only that long
+  Once,   // a layer's download lasts, so only nudge() tries again, after a while
+};
+
 class RefHold {
  public:
+  struct Options {
+    HoldRef ref;
+    Insistence insistence = Insistence::Burst;
+  };
+
   /// Begins at once. `changed` comes from the loop, after state() has changed.
-  RefHold(EventLoop& loop, Containerd& containerd, HoldRef ref, std::function<void()> changed);
+  RefHold(EventLoop& loop, Containerd& containerd, Options options, std::function<void()> changed);
   RefHold(const RefHold&) = delete;
   RefHold& operator=(const RefHold&) = delete;
   ~RefHold() = default;
 
-  [[nodiscard]] const HoldRef& ref() const { return ref_; }
+  [[nodiscard]] const HoldRef& ref() const { return options_.ref; }
 
   /// TooLate: somebody else has the ref, a pull as a rule. NothingToHold: the blob is here.
   [[nodiscard]] HoldState state() const { return state_; }
@@ -44,7 +56,7 @@ class RefHold {
 
   EventLoop& loop_;
   Containerd& containerd_;
-  HoldRef ref_;
+  Options options_;
   std::function<void()> changed_;
   HoldState state_ = HoldState::Opening;
   std::string error_;
