@@ -83,6 +83,7 @@ class Planner {
     settled_available_ = device_->available_bytes + ledger_->settling_bytes(snapshot_.manifests);
     settled_inodes_ = device_->inodes_free;
     for (const Pull& pull : pulls.pulls) {
+      ask_for_config(pull);
       pull.is_live() ? plan_live(pull) : plan_waiting(pull);
     }
     for (const UnresolvedImage& image : pulls.unresolved) {
@@ -414,24 +415,30 @@ class Planner {
     for (const Pod* pod : image.pods) {
       report.pods.push_back(pod->namespace_name + "/" + pod->name);
     }
-    FetchManifest fetch{.image = image.image, .reason = "a pod bound to this node needs it"};
+    const FetchManifest fetch{.image = image.image, .reason = "a pod bound to this node needs it"};
     if (known == nullptr) {
-      order_fetch(std::move(fetch));
-      return;
-    }
-    if (known->error.has_value()) {
+      order_fetch(fetch);
+    } else if (known->error.has_value()) {
       report.sentence = "can't be judged: " + known->error->message;
       decision_.pulls.push_back(std::move(report));
-      const int doublings = std::clamp(known->failures - 1, 0, 4);
-      if (!known->in_flight &&
-          snapshot_.taken_at - known->resolved_at >= policy_.manifest_retry * (1 << doublings)) {
-        fetch.reason = "asked again after " + known->error->message;
-        order_fetch(std::move(fetch));
-      }
-      return;
+      fetch_again(*known);
+    } else if (!known->in_flight) {
+      order_fetch(fetch);  // resolved once, its manifest has been dropped since
     }
-    if (!known->in_flight) {
-      order_fetch(std::move(fetch));  // resolved once, its manifest has been dropped since
+  }
+
+  /// The manifest came, its config did not: judged with every layer missing until it has.
+  void ask_for_config(const Pull& pull) {
+    if (pull.resolution != nullptr && pull.resolution->error.has_value()) {
+      fetch_again(*pull.resolution);
+    }
+  }
+
+  void fetch_again(const ResolvedImage& known) {
+    const int doublings = std::clamp(known.failures - 1, 0, 4);
+    if (!known.in_flight &&
+        snapshot_.taken_at - known.resolved_at >= policy_.manifest_retry * (1 << doublings)) {
+      order_fetch({.image = known.image, .reason = "asked again after " + known.error->message});
     }
   }
 

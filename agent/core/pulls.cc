@@ -136,6 +136,7 @@ class Collector {
     if (pull.image.empty()) {
       pull.image = container.image;
     }
+    pull.resolution = resolution;
     pull.incomplete = resolution->in_flight && manifest->layers.back().chain_id.is_zero();
     add_once(pod.deleting ? pull.leaving_pods : pull.pods, pod);
   }

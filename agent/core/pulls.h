@@ -30,6 +30,7 @@ struct Pull {
   MonotonicTime arrival{};
   std::vector<std::string> lease_ids;
   const Hold* hold = nullptr;
+  const ResolvedImage* resolution = nullptr;  // of one of its pods' images; null: from a lease
   bool incomplete = false;  // its config is awaited: which layers are missing is not known yet
   bool promised = false;    // released by us and not yet done: its bytes are spoken for
 

@@ -19,8 +19,8 @@ constexpr std::int64_t kTrailerBytes = 8;
 constexpr std::int64_t kHeadBytes = 32 * 1024;
 /// A pull may be held for the answer so long: a registry that is slower gets judged by the prior.
 constexpr Duration kWorthWaiting = std::chrono::seconds(3);
-/// A layer below this can't be wrong by much.
-constexpr std::int64_t kWorthAsking = 256 * 1024;
+/// Even a few kilobytes can be zeros for megabytes; below this there is not even a tar.
+constexpr std::int64_t kWorthAsking = 64;
 
 constexpr Duration kRetryPause = std::chrono::seconds(30);
 /// Where the registry or the policy says no, asking again soon changes nothing.
@@ -114,11 +114,12 @@ void LayerSizes::next() {
     const Probe probe = std::move(queue_.front());
     queue_.pop_front();
     ++running_;
+    // A small blob is asked for as a whole: its end is the trailer, its beginning the headers.
+    const bool small = probe.compressed_bytes <= kHeadBytes;
+    const std::int64_t offset = small ? 0 : probe.compressed_bytes - kTrailerBytes;
     client_.blob_range(
         probe.image,
-        {.digest = probe.digest,
-         .offset = probe.compressed_bytes - kTrailerBytes,
-         .length = kTrailerBytes},
+        {.digest = probe.digest, .offset = offset, .length = probe.compressed_bytes - offset},
         [this, probe, alive = std::weak_ptr<char>(alive_)](Result<std::string> bytes) {
           if (!alive.expired()) {
             on_trailer(probe, std::move(bytes));
@@ -128,12 +129,16 @@ void LayerSizes::next() {
 }
 
 void LayerSizes::on_trailer(const Probe& probe, Result<std::string> bytes) {
-  if (!bytes || bytes->size() != static_cast<std::size_t>(kTrailerBytes)) {
+  if (!bytes || bytes->size() < static_cast<std::size_t>(kTrailerBytes)) {
     finish(probe.digest, bytes ? Error{ErrorKind::Internal, "short trailer"} : bytes.error());
     return;
   }
   const SizeFact fact{.source = SizeSource::GzipTrailer,
-                      .bytes = little_endian(std::string_view(*bytes).substr(4))};
+                      .bytes = little_endian(std::string_view(*bytes).substr(bytes->size() - 4))};
+  if (probe.compressed_bytes <= kHeadBytes) {
+    on_head(probe, fact, std::move(bytes));
+    return;
+  }
   client_.blob_range(
       probe.image,
       {.digest = probe.digest, .offset = 0, .length = std::min(kHeadBytes, probe.compressed_bytes)},

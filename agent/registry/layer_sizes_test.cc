@@ -86,6 +86,22 @@ TEST_CASE("layer sizes: the trailer becomes a fact, once for each digest") {
   CHECK(f.snapshot.manifests[0].layers[0].facts.size() == 1);
 }
 
+TEST_CASE("layer sizes: a small blob is asked for once, as a whole") {
+  Fixture f;
+  f.make();
+  f.snapshot.manifests[0].layers[0].compressed_bytes = 100;
+  f.http.on("GET https://reg.io/v2/app/blobs/", [](const HttpRequest& request) {
+    CHECK(sent_header(request, "Range").value_or("") == "bytes=0-99");
+    return HttpResponse{.status = 206,
+                        .headers = {{"content-range", "bytes 0-99/100"}},
+                        .body = std::string(96, 'x') + std::string("\x00\x28\x00\x00", 4)};
+  });
+  f.tick();
+  CHECK(f.http.count("GET https://reg.io/v2/app/blobs/") == 1);
+  REQUIRE(f.snapshot.manifests[0].layers[0].facts.size() == 1);
+  CHECK(f.snapshot.manifests[0].layers[0].facts[0].bytes == 10'240);
+}
+
 TEST_CASE("layer sizes: nothing is asked for an image that is here, or without leave") {
   Fixture here;
   here.make();
