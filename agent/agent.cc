@@ -25,7 +25,8 @@ std::int64_t milliseconds(Duration duration) {
 
 /// Actions that change the node or its pulls; observe mode skips them.
 bool is_intervention(const Action& action) {
-  return std::holds_alternative<CancelPull>(action) || std::holds_alternative<SetTaint>(action);
+  return std::holds_alternative<CancelPull>(action) || std::holds_alternative<SetTaint>(action) ||
+         is_drain_write(action);
 }
 
 const char* event_of(const Action& action) {
@@ -43,6 +44,9 @@ const char* event_of(const Action& action) {
   }
   if (std::holds_alternative<FetchManifest>(action)) {
     return "manifest_asked";
+  }
+  if (const char* event = drain_event(action)) {
+    return event;
   }
   return "node_published";
 }

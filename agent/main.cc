@@ -14,10 +14,18 @@
 #include <vector>
 
 #include "agent/actions/cancel_pull.h"
+#include "agent/actions/confirm_pod_gone.h"
+#include "agent/actions/delete_job.h"
+#include "agent/actions/delete_pod.h"
 #include "agent/actions/emit_event.h"
+#include "agent/actions/fetch_job.h"
+#include "agent/actions/mark_disruption.h"
+#include "agent/actions/record_drain.h"
+#include "agent/actions/resume_job.h"
 #include "agent/actions/set_condition.h"
 #include "agent/actions/set_node_metadata.h"
 #include "agent/actions/set_taint.h"
+#include "agent/actions/suspend_job.h"
 #include "agent/agent.h"
 #include "agent/commands/flags.h"
 #include "agent/core/verify.h"
@@ -27,6 +35,7 @@
 #include "agent/io/log.h"
 #include "agent/io/loop.h"
 #include "agent/kube/api_client.h"
+#include "agent/kube/job_store.h"
 #include "agent/registry/layer_sizes.h"
 #include "agent/registry/manifest_store.h"
 #include "agent/registry/reference.h"
@@ -62,8 +71,14 @@ class OwnState final : public Probe {
            LayerSizes& sizes,
            LeaseManifests& leases,
            HoldKeeper& holds,
+           JobStore& jobs,
            RuntimeProbe& runtime)
-      : manifests_(manifests), sizes_(sizes), leases_(leases), holds_(holds), runtime_(runtime) {}
+      : manifests_(manifests),
+        sizes_(sizes),
+        leases_(leases),
+        holds_(holds),
+        jobs_(jobs),
+        runtime_(runtime) {}
 
   [[nodiscard]] const char* name() const override { return "own"; }
 
@@ -76,6 +91,7 @@ class OwnState final : public Probe {
     sizes_.contribute(snapshot);
     leases_.look(snapshot, [this](const Digest& digest) { return manifests_.is_complete(digest); });
     snapshot.holds = holds_.holds();
+    jobs_.contribute(snapshot);
     if (snapshot.runtime.has_value() && !snapshot.runtime->extracts.empty()) {
       std::vector<Digest> unpacking;
       for (const ActiveExtract& extract : snapshot.runtime->extracts) {
@@ -96,6 +112,7 @@ class OwnState final : public Probe {
   LayerSizes& sizes_;
   LeaseManifests& leases_;
   HoldKeeper& holds_;
+  JobStore& jobs_;
   RuntimeProbe& runtime_;
   std::function<void()> changed_;
 };
@@ -164,10 +181,11 @@ class Daemon {
                            own_state_.changed();
                          }),
         holds_(*loop_, containerd_, {.changed = [this] { own_state_.changed(); }}),
+        jobs_(*loop_, [this] { own_state_.changed(); }),
         filesystem_(*loop_,
                     {.image_path = options_.image_path, .kubelet_path = options_.kubelet_path}),
         runtime_(*loop_, containerd_),
-        own_state_(manifests_, layer_sizes_, lease_manifests_, holds_, runtime_),
+        own_state_(manifests_, layer_sizes_, lease_manifests_, holds_, jobs_, runtime_),
         kubelet_config_(kubelet_api_, policy_.kubelet_config_file),
         pods_(api_, options_.node_name),
         node_(api_, options_.node_name),
@@ -176,6 +194,14 @@ class Daemon {
         set_node_metadata_(api_, options_.node_name),
         set_condition_(api_, options_.node_name),
         emit_event_(api_, options_.node_name),
+        fetch_job_(api_, jobs_),
+        suspend_job_(api_, jobs_, policy_),
+        resume_job_(api_, jobs_),
+        record_drain_(api_, jobs_, options_.node_name),
+        mark_disruption_(api_, policy_),
+        delete_pod_(api_, policy_),
+        confirm_pod_gone_(api_, jobs_),
+        delete_job_(api_, jobs_),
         agent_(
             {.loop = loop_.get(),
              .policy = policy_,
@@ -195,6 +221,14 @@ class Daemon {
                    [&](const SetNodeMetadata& a) { set_node_metadata_.start(a, std::move(done)); },
                    [&](const SetCondition& a) { set_condition_.start(a, std::move(done)); },
                    [&](const EmitEvent& a) { emit_event_.start(a, std::move(done)); },
+                   [&](const FetchJob& a) { fetch_job_.start(a, std::move(done)); },
+                   [&](const SuspendJob& a) { suspend_job_.start(a, std::move(done)); },
+                   [&](const ResumeJob& a) { resume_job_.start(a, std::move(done)); },
+                   [&](const RecordDrain& a) { record_drain_.start(a, std::move(done)); },
+                   [&](const MarkDisruption& a) { mark_disruption_.start(a, std::move(done)); },
+                   [&](const DeletePod& a) { delete_pod_.start(a, std::move(done)); },
+                   [&](const ConfirmPodGone& a) { confirm_pod_gone_.start(a, std::move(done)); },
+                   [&](const DeleteJob& a) { delete_job_.start(a, std::move(done)); },
                    // Holds are kept by HoldKeeper, from the decision as a whole.
                    [&](const HoldPull&) { done(std::nullopt); },
                    [&](const ReleasePull&) { done(std::nullopt); },
@@ -230,6 +264,7 @@ class Daemon {
   LayerSizes layer_sizes_;
   LeaseManifests lease_manifests_;
   HoldKeeper holds_;
+  JobStore jobs_;
   FilesystemProbe filesystem_;
   RuntimeProbe runtime_;
   OwnState own_state_;
@@ -241,6 +276,14 @@ class Daemon {
   SetNodeMetadataRunner set_node_metadata_;
   SetConditionRunner set_condition_;
   EmitEventRunner emit_event_;
+  FetchJobRunner fetch_job_;
+  SuspendJobRunner suspend_job_;
+  ResumeJobRunner resume_job_;
+  RecordDrainRunner record_drain_;
+  MarkDisruptionRunner mark_disruption_;
+  DeletePodRunner delete_pod_;
+  ConfirmPodGoneRunner confirm_pod_gone_;
+  DeleteJobRunner delete_job_;
   Agent agent_;
 };
 

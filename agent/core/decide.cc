@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/core/drain.h"
 #include "agent/core/publish.h"
 #include "agent/core/stage.h"
 #include "agent/core/words.h"
@@ -154,7 +155,9 @@ class Planner {
         continue;
       }
       input.something_queued |= pull.held && pull.verdict == Verdict::FitsLater;
-      input.something_stuck |= pull.held && pull.verdict != Verdict::FitsLater;
+      // One that fits and is held all the same is no reason to keep others away.
+      input.something_stuck |= pull.held && pull.verdict != Verdict::FitsLater &&
+                               pull.verdict != Verdict::Fits;
     }
     state = next_stage(state, input, policy_);
     decision_.node.stage = state.stage;
@@ -303,7 +306,7 @@ class Planner {
     report.sentence = verdict_sentence(report, decision_.node);
     if (pull.pods.empty()) {
       plan_unwanted(pull, report);
-    } else if (report.verdict == Verdict::Fits) {
+    } else if (report.verdict == Verdict::Fits && !must_not_start(snapshot_, policy_, pull)) {
       release(pull, report);
       commit(pull, demand);
     } else {
@@ -474,6 +477,7 @@ Decision decide(const NodeSnapshot& snapshot, const Memory& memory, const Policy
   planner.observe();
   planner.plan_pulls();
   planner.finish_node();
+  plan_drains(snapshot, policy, decision);
   publish(snapshot, policy, decision);
   return decision;
 }

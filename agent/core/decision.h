@@ -50,10 +50,21 @@ struct NodeReport {
   bool operator==(const NodeReport&) const = default;
 };
 
+/// A pod that can't stay, or a Job that is held, and what becomes of it.
+struct DrainReport {
+  std::string pod;       // "namespace/name"
+  std::string owner;     // "Prefect flow run"
+  std::string method;    // "P", "S", "delete", "hold", "legacy-hold"
+  std::string sentence;  // what is done or waited for, and why
+
+  bool operator==(const DrainReport&) const = default;
+};
+
 struct Decision {
   std::vector<Action> actions;
   NodeReport node;
   std::vector<PullReport> pulls;
+  std::vector<DrainReport> drains;
   Memory memory;
 
   bool operator==(const Decision&) const = default;

@@ -61,6 +61,8 @@ struct Memory {
   std::map<Digest, PullMemory> pulls;
   std::map<std::string, Backoff> backoff;  // by action_key()
   Published published;
+  /// Steps of drains by action_key(), and when: none is ordered twice before it can show.
+  std::map<std::string, MonotonicTime> drain_steps;
   /// Since when a part of the picture is missing without which nothing can be judged.
   std::optional<MonotonicTime> blind_since;
 

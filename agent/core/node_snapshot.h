@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "agent/core/digest.h"
+#include "agent/core/job.h"
 #include "agent/core/result.h"
 #include "agent/core/threshold.h"
 #include "agent/core/time.h"
@@ -168,15 +169,6 @@ struct Container {
   bool operator==(const Container&) const = default;
 };
 
-struct OwnerReference {
-  std::string api_version;
-  std::string kind;
-  std::string name;
-  std::string uid;
-
-  bool operator==(const OwnerReference&) const = default;
-};
-
 struct Pod {
   std::string namespace_name;
   std::string name;
@@ -185,6 +177,7 @@ struct Pod {
   PodPhase phase = PodPhase::Pending;
   bool deleting = false;
   bool mirror = false;  // static pod's mirror
+  bool disruption_target = false;  // condition DisruptionTarget, with our reason
   std::int32_t priority = 0;
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;  // only imagefs-guard.io/ and dask/argo/… marks
@@ -226,6 +219,7 @@ struct Node {
   std::vector<Taint> taints;
   bool disk_pressure = false;
   std::optional<RiskCondition> risk_condition;
+  DrainRecords drained;  // of pods whose owner is no Job
   std::string operating_system;
   std::string architecture;
 
@@ -311,6 +305,14 @@ struct ActionOutcome {
   bool operator==(const ActionOutcome&) const = default;
 };
 
+/// How fast pulls have gone on this node lately.
+struct PullRates {
+  std::int64_t download_bytes_per_second = 0;
+  std::int64_t unpack_bytes_per_second = 0;
+
+  bool operator==(const PullRates&) const = default;
+};
+
 struct NodeSnapshot {
   MonotonicTime taken_at{};
   WallTime wall_time{};  // only for what is published
@@ -323,6 +325,9 @@ struct NodeSnapshot {
   std::vector<ResolvedImage> resolved;   // sorted by image
   std::vector<ImageManifest> manifests;  // sorted by manifest digest
   std::vector<Hold> holds;               // sorted by manifest digest
+  std::optional<PullRates> rates;        // absent: not measured yet
+  std::vector<JobState> jobs;            // sorted by namespace, name
+  std::vector<PodCheck> pod_checks;      // sorted by pod uid
   std::vector<std::string> running;      // keys of actions under way, sorted
   std::vector<ActionOutcome> outcomes;   // since the last tick
   /// Why a part is absent, in words: {"kubelet", "GET /configz: connection refused"}.

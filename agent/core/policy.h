@@ -15,6 +15,9 @@ namespace imagefs_guard {
 
 enum class Mode { Enforce, Observe };
 
+/// What becomes of a run that an old Prefect worker has given up already.
+enum class LegacyPrefectAction { Hold, DeleteJob };
+
 /// A pod is protected if it carries every one of these labels. A value that begins with * matches
 /// by its end: "*-nfs".
 struct LabelMatch {
@@ -37,6 +40,22 @@ struct Policy {
   Duration manifest_retry = std::chrono::seconds(30);
   /// A tag is trusted for this long before it is resolved again for a pod that comes later.
   Duration tag_lifetime = std::chrono::minutes(5);
+
+  /// Whether held pods that can live elsewhere are moved there. Off: they are held in place, as
+  /// long as the drain has not been proved on the real owners (README.md).
+  bool drain_enabled = false;
+  /// A suspended Job is resumed within this; what takes longer is told.
+  Duration drain_resume_within = std::chrono::minutes(10);
+  /// After this long an old Prefect worker has called a run crashed whose pod has not started.
+  Duration legacy_prefect_pod_watch = std::chrono::seconds(60);
+  LegacyPrefectAction legacy_prefect_action = LegacyPrefectAction::Hold;
+  /// KubeSpawner's start_timeout, as Zero to JupyterHub sets it.
+  Duration spawner_start_timeout = std::chrono::seconds(300);
+  /// A Deployment's progressDeadlineSeconds where it says nothing.
+  Duration deployment_progress = std::chrono::seconds(600);
+  /// How fast pulls go here, to tell whether they end before their owners give up.
+  std::int64_t download_bytes_per_second = std::int64_t{100} << 20;
+  std::int64_t unpack_bytes_per_second = std::int64_t{150} << 20;
 
   std::string taint_key = "status-taint.cluster-autoscaler.kubernetes.io/imagefs-guard";
   std::vector<std::string> protected_namespaces = {"kube-system", "imagefs-guard"};

@@ -207,13 +207,7 @@ bool is_news(const NodeSnapshot& snapshot, Decision& decision, const std::string
   return true;
 }
 
-struct Tidings {
-  bool warning = false;
-  std::string event_reason;
-  std::string event_action;
-  std::string variant;  // the same pod is told again when this changes
-  std::string note;
-};
+}  // namespace
 
 void tell(const NodeSnapshot& snapshot,
           Decision& decision,
@@ -230,7 +224,6 @@ void tell(const NodeSnapshot& snapshot,
                                           .note = shorten(tidings.note, kNoteBytesMaximum)});
 }
 
-/// The pod, and its Job where it has one: whoever looks at either finds the reason.
 void tell_pod(const NodeSnapshot& snapshot,
               Decision& decision,
               const Pod& pod,
@@ -254,6 +247,8 @@ void tell_pod(const NodeSnapshot& snapshot,
          tidings);
   }
 }
+
+namespace {
 
 const Pod* find_pod(const NodeSnapshot& snapshot, const std::string& key) {
   for (const Pod& pod : *snapshot.pods) {

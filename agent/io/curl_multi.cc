@@ -167,8 +167,8 @@ int CurlMulti::on_socket(
   const int done = multi->watch_socket(socket, what, static_cast<sd_event_source*>(source));
   VERIFY(done >= 0);
   const auto running = multi->running_.find(easy);
-  if (what == CURL_POLL_REMOVE && running != multi->running_.end()) {
-    running->second->socket_left();
+  if (running != multi->running_.end()) {
+    running->second->watched_ = what != CURL_POLL_REMOVE;
   }
   // Anything but 0 would abort all transfers.
   return 0;
@@ -238,6 +238,13 @@ void CurlMulti::act(curl_socket_t socket, int events) {
   const CURLMcode code = curl_multi_socket_action(multi_, socket, events, &running);
   inside_curl_ = false;
   VERIFY(code == CURLM_OK);
+  // Not in on_socket(): a reply that comes while the request is still being sent ends the stream
+  // before curl has ever asked for its socket.
+  for (const auto& [easy, transfer] : running_) {
+    if (!transfer->watched_) {
+      transfer->socket_left();
+    }
+  }
   settle();
 }
 

@@ -45,7 +45,7 @@ class CurlTransfer {
   /// Ends the transfer with this code as soon as curl has returned, unless curl has ended it.
   void finish(CURLcode code);
 
-  /// curl does not wait for the transfer's socket any more.
+  /// curl does not wait for the transfer's socket: any more, or not yet. May come repeatedly.
   virtual void socket_left() {}
 
  private:
@@ -54,6 +54,7 @@ class CurlTransfer {
   CURL* easy_;
   CurlMulti* multi_ = nullptr;  // while it runs
   bool cancelled_ = false;
+  bool watched_ = false;  // curl waits for its socket
 };
 
 class CurlMulti {

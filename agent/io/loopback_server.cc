@@ -10,6 +10,7 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <string_view>
 
 #include "agent/core/verify.h"
 #include "agent/io/loop.h"
@@ -149,6 +150,13 @@ bool Connection::read_some() {
     return errno == EAGAIN;
   }
   if (got == 0) {
+    return false;
+  }
+  constexpr char kTlsHandshake = 0x16;
+  if (chunk[0] == kTlsHandshake) {
+    // Somebody tries HTTPS first: plain HTTP tells it not to.
+    constexpr std::string_view kAnswer = "HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n";
+    send(fd_, kAnswer.data(), kAnswer.size(), MSG_NOSIGNAL);
     return false;
   }
   input_.append(chunk.data(), static_cast<std::size_t>(got));

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "agent/wire/drain_json.h"
 #include "agent/wire/json.h"
 #include "agent/wire/quantity.h"
 #include "agent/wire/time_text.h"
@@ -171,6 +172,18 @@ std::int64_t pod_storage_request(JsonView spec) {
   return overhead ? saturating_add(sum, std::max<std::int64_t>(0, *overhead)) : sum;
 }
 
+/// DisruptionTarget as we set it; the kubelet's and the scheduler's have other reasons.
+bool is_our_disruption(JsonView conditions) {
+  for (std::size_t i = 0; i < std::min(conditions.size(), kItemLimit); ++i) {
+    const JsonView condition = conditions.at(i);
+    if (condition["type"].text() == "DisruptionTarget") {
+      return condition["status"].text() == "True" &&
+             condition["reason"].text() == kDisruptionReason;
+    }
+  }
+  return false;
+}
+
 Result<Pod> to_pod(JsonView object) {
   const JsonView metadata = object["metadata"];
   const JsonView spec = object["spec"];
@@ -186,6 +199,7 @@ Result<Pod> to_pod(JsonView object) {
   pod.phase = phase_of(status["phase"].text());
   pod.deleting = !metadata["deletionTimestamp"].is_null();
   pod.mirror = !metadata["annotations"][kMirrorAnnotation].is_null();
+  pod.disruption_target = is_our_disruption(status["conditions"]);
   pod.priority = int32_of(spec["priority"], 0);
   pod.labels = string_map(metadata["labels"]);
   pod.annotations = annotations_with(metadata["annotations"], kPodAnnotationPrefixes);
@@ -234,6 +248,10 @@ Result<Node> to_node(JsonView object) {
   node.resource_version = string_of(metadata["resourceVersion"]);
   node.labels = string_map(metadata["labels"]);
   node.annotations = annotations_with(metadata["annotations"], kOwnPrefix);
+  const JsonView drained = metadata["annotations"][kDrainedKey];
+  if (!drained.is_null()) {
+    node.drained = parse_drain_records(drained.text());
+  }
   const JsonView taints = object["spec"]["taints"];
   for (std::size_t i = 0; i < std::min(taints.size(), kItemLimit); ++i) {
     node.taints.push_back(Taint{.key = string_of(taints.at(i)["key"]),
@@ -319,18 +337,102 @@ Result<bool> read_watch_event(JsonView line, Event& event) {
   return true;
 }
 
-bool ignores_disruption_target(JsonView rules) {
-  for (std::size_t i = 0; i < std::min(rules.size(), kItemLimit); ++i) {
-    const JsonView conditions = rules.at(i)["onPodConditions"];
+FailureAction failure_action(std::string_view text) {
+  if (text == "Ignore") {
+    return FailureAction::Ignore;
+  }
+  if (text == "FailJob") {
+    return FailureAction::FailJob;
+  }
+  if (text == "FailIndex") {
+    return FailureAction::FailIndex;
+  }
+  return text == "Count" ? FailureAction::Count : FailureAction::Unknown;
+}
+
+std::vector<PodFailureRule> failure_rules(JsonView list) {
+  std::vector<PodFailureRule> rules;
+  for (std::size_t i = 0; i < std::min(list.size(), kItemLimit); ++i) {
+    const JsonView view = list.at(i);
+    PodFailureRule rule{.action = failure_action(view["action"].text())};
+    const JsonView on_exit_codes = view["onExitCodes"];
+    if (on_exit_codes.is_object()) {
+      rule.exit_codes_in = on_exit_codes["operator"].text() != "NotIn";
+      const JsonView values = on_exit_codes["values"];
+      for (std::size_t k = 0; k < std::min(values.size(), kItemLimit); ++k) {
+        rule.exit_codes.push_back(int32_of(values.at(k), 0));
+      }
+    }
+    const JsonView conditions = view["onPodConditions"];
     for (std::size_t k = 0; k < std::min(conditions.size(), kItemLimit); ++k) {
       const std::string_view status = conditions.at(k)["status"].text();
-      if (conditions.at(k)["type"].text() == "DisruptionTarget" &&
-          (status.empty() || status == "True")) {
-        return rules.at(i)["action"].text() == "Ignore";  // the first rule that matches counts
-      }
+      rule.conditions.push_back({.type = string_of(conditions.at(k)["type"]),
+                                 .status = status.empty() ? "True" : std::string(status)});
+    }
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+/// Whether a condition of this type is True.
+bool is_true(JsonView conditions, std::string_view type) {
+  for (std::size_t i = 0; i < std::min(conditions.size(), kItemLimit); ++i) {
+    if (conditions.at(i)["type"].text() == type) {
+      return conditions.at(i)["status"].text() == "True";
     }
   }
   return false;
+}
+
+void read_job_spec(JsonView spec, Job& job) {
+  job.suspend = spec["suspend"].boolean().value_or(false);
+  job.parallelism = int32_of(spec["parallelism"], 1);
+  job.backoff_limit = int32_of(spec["backoffLimit"], 6);
+  job.active_deadline_seconds = spec["activeDeadlineSeconds"].integer();
+  job.managed_by = string_of(spec["managedBy"]);
+  job.failure_rules = failure_rules(spec["podFailurePolicy"]["rules"]);
+}
+
+void read_job_status(JsonView status, Job& job) {
+  job.active = int32_of(status["active"], 0);
+  job.ready = int32_of(status["ready"], 0);
+  job.succeeded = int32_of(status["succeeded"], 0);
+  job.failed = int32_of(status["failed"], 0);
+  job.start_time = parse_rfc3339(status["startTime"].text());
+  const JsonView conditions = status["conditions"];
+  job.complete = is_true(conditions, "Complete") || is_true(conditions, "SuccessCriteriaMet");
+  job.failed_for_good = is_true(conditions, "Failed") || is_true(conditions, "FailureTarget");
+}
+
+void read_job_records(JsonView annotations, Job& job) {
+  job.hold_text = string_of(annotations[kHoldKey]);
+  if (!job.hold_text.empty()) {
+    job.hold = parse_hold_record(job.hold_text);
+  }
+  const JsonView drained = annotations[kDrainedKey];
+  if (!drained.is_null()) {
+    job.drained = parse_drain_records(drained.text());
+  }
+}
+
+Result<Job> to_job(JsonView object) {
+  const JsonView metadata = object["metadata"];
+  if (metadata["name"].text().empty() || metadata["uid"].text().empty()) {
+    return Error{ErrorKind::InvalidArgument, "a Job without metadata.name or metadata.uid"};
+  }
+  Job job;
+  job.namespace_name = string_of(metadata["namespace"]);
+  job.name = string_of(metadata["name"]);
+  job.uid = string_of(metadata["uid"]);
+  job.resource_version = string_of(metadata["resourceVersion"]);
+  job.labels = string_map(metadata["labels"]);
+  job.annotations = annotations_with(metadata["annotations"], kPodAnnotationPrefixes);
+  job.controller = controller_of(metadata);
+  job.deleting = !metadata["deletionTimestamp"].is_null();
+  read_job_spec(object["spec"], job);
+  read_job_status(object["status"], job);
+  read_job_records(metadata["annotations"], job);
+  return job;
 }
 
 }  // namespace
@@ -388,36 +490,19 @@ Result<NodeWatchEvent> parse_node_watch_event(std::string_view line) {
 
 Result<Job> parse_job(std::string_view json) {
   const JsonDocument document = TRY(parse_object(json));
-  const JsonView metadata = document.root()["metadata"];
-  const JsonView spec = document.root()["spec"];
-  const JsonView status = document.root()["status"];
-  if (metadata["name"].text().empty() || metadata["uid"].text().empty()) {
-    return Error{ErrorKind::InvalidArgument, "a Job without metadata.name or metadata.uid"};
+  return to_job(document.root());
+}
+
+Result<JobList> parse_job_list(std::string_view json) {
+  const JsonDocument document = TRY(parse_object(json));
+  const JsonView items = TRY(list_items(document.root()));
+  JobList list;
+  list.metadata = list_metadata(document.root());
+  list.jobs.reserve(items.size());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    list.jobs.push_back(TRY(to_job(items.at(i))));
   }
-  Job job;
-  job.namespace_name = string_of(metadata["namespace"]);
-  job.name = string_of(metadata["name"]);
-  job.uid = string_of(metadata["uid"]);
-  job.resource_version = string_of(metadata["resourceVersion"]);
-  job.labels = string_map(metadata["labels"]);
-  job.annotations = annotations_with(metadata["annotations"], kPodAnnotationPrefixes);
-  job.controller = controller_of(metadata);
-  job.suspend = spec["suspend"].boolean().value_or(false);
-  job.deleting = !metadata["deletionTimestamp"].is_null();
-  job.backoff_limit = int32_of(spec["backoffLimit"], 6);
-  job.managed_by = string_of(spec["managedBy"]);
-  job.ignores_disruption_target = ignores_disruption_target(spec["podFailurePolicy"]["rules"]);
-  job.active = int32_of(status["active"], 0);
-  job.succeeded = int32_of(status["succeeded"], 0);
-  job.failed = int32_of(status["failed"], 0);
-  const JsonView conditions = status["conditions"];
-  for (std::size_t i = 0; i < std::min(conditions.size(), kItemLimit); ++i) {
-    const bool is_true = conditions.at(i)["status"].text() == "True";
-    job.complete = job.complete || (is_true && conditions.at(i)["type"].text() == "Complete");
-    job.failed_for_good =
-        job.failed_for_good || (is_true && conditions.at(i)["type"].text() == "Failed");
-  }
-  return job;
+  return list;
 }
 
 ApiStatus parse_api_status(std::string_view body) {

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/core/job.h"
 #include "agent/core/node_snapshot.h"
 #include "agent/core/result.h"
 
@@ -71,30 +72,6 @@ struct NodeWatchEvent {
   bool operator==(const NodeWatchEvent&) const = default;
 };
 
-/// What the owner policy needs of a Job.
-struct Job {
-  std::string namespace_name;
-  std::string name;
-  std::string uid;
-  std::string resource_version;
-  std::map<std::string, std::string> labels;
-  std::map<std::string, std::string> annotations;
-  std::optional<OwnerReference> controller;
-  bool suspend = false;
-  bool deleting = false;
-  std::int32_t backoff_limit = 6;
-  std::string managed_by;
-  /// podFailurePolicy has a rule with action Ignore on pod condition DisruptionTarget.
-  bool ignores_disruption_target = false;
-  std::int32_t active = 0;
-  std::int32_t succeeded = 0;
-  std::int32_t failed = 0;
-  bool complete = false;
-  bool failed_for_good = false;
-
-  bool operator==(const Job&) const = default;
-};
-
 /// More would not be one node's pods: the kubelet's own limit is 110, EKS's largest is 737.
 constexpr std::size_t kPodLimit = 4096;
 /// Larger annotation values (Argo's templates) are left out.
@@ -109,6 +86,15 @@ constexpr std::size_t kAnnotationValueLimit = 4096;
 [[nodiscard]] Result<NodeWatchEvent> parse_node_watch_event(std::string_view line);
 
 [[nodiscard]] Result<Job> parse_job(std::string_view json);
+
+struct JobList {
+  ListMetadata metadata;
+  std::vector<Job> jobs;
+
+  bool operator==(const JobList&) const = default;
+};
+
+[[nodiscard]] Result<JobList> parse_job_list(std::string_view json);
 
 /// Never fails: a body that is no Status gives `code` 0 and its first 200 bytes as message.
 [[nodiscard]] ApiStatus parse_api_status(std::string_view body);

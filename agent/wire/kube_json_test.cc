@@ -213,15 +213,27 @@ TEST_CASE("job: what the owner policy needs") {
   CHECK(job->suspend);
   CHECK(job->backoff_limit == 0);
   CHECK(job->managed_by == "kueue.x-k8s.io/multikueue");
-  CHECK(job->ignores_disruption_target);
+  CHECK(job->failure_rules ==
+        std::vector<PodFailureRule>{
+            {.action = FailureAction::FailJob, .exit_codes_in = true, .exit_codes = {42}},
+            {.action = FailureAction::Ignore, .conditions = {{"DisruptionTarget", "True"}}}});
+  CHECK(job->parallelism == 1);
   CHECK(job->active == 1);
   CHECK(job->failed == 2);
   CHECK(job->complete);
   CHECK(!job->failed_for_good);
-  CHECK(!parse_job(R"({"metadata":{"name":"j","uid":"u"},"spec":{"podFailurePolicy":{"rules":[
-              {"action":"Count","onPodConditions":[{"type":"DisruptionTarget"}]},
-              {"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget"}]}]}}})")
-             ->ignores_disruption_target);
+  const auto begun = parse_job(
+      R"({"metadata":{"name":"j","uid":"u"},"spec":{"parallelism":2,"activeDeadlineSeconds":60},
+          "status":{"ready":1,"startTime":"2026-01-02T03:04:05Z",
+                    "conditions":[{"type":"FailureTarget","status":"True"}]}})");
+  REQUIRE(begun);
+  CHECK(begun->parallelism == 2);
+  CHECK(begun->ready == 1);
+  CHECK(begun->active_deadline_seconds == 60);
+  CHECK(begun->start_time.has_value());
+  CHECK(begun->failed_for_good);
+  CHECK_FALSE(begun->hold.has_value());
+  CHECK(begun->drained == DrainRecords{});
 }
 
 TEST_CASE("api status: a Status, or whatever came instead") {

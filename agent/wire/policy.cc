@@ -270,6 +270,16 @@ Result<void> read_protected_labels(const YAML::Node& node, Policy& policy) {
   return {};
 }
 
+Result<void> read_legacy_action(const YAML::Node& node, Policy& policy) {
+  const std::string text = TRY(read_scalar(node, "hold or deleteJob"));
+  if (text != "hold" && text != "deleteJob") {
+    return wrong(quoted(text) + " is neither hold nor deleteJob");
+  }
+  policy.legacy_prefect_action =
+      text == "hold" ? LegacyPrefectAction::Hold : LegacyPrefectAction::DeleteJob;
+  return {};
+}
+
 /// `field = TRY(read(node))` as a Reader.
 template <auto kField, auto kRead>
 Result<void> into(const YAML::Node& node, Policy& policy) {
@@ -286,7 +296,7 @@ Result<std::string> read_name(const YAML::Node& node) {
 }
 
 /// defaultProtectedLabels stands before protectedLabels: keys are applied in this order.
-constexpr std::array<KeySpec, 23> kKeys = {{
+constexpr std::array<KeySpec, 31> kKeys = {{
     {"mode",
      "enforce or observe",
      "enforce",
@@ -332,6 +342,46 @@ constexpr std::array<KeySpec, 23> kKeys = {{
      "5m",
      "A tag is trusted for this long before it is resolved again for a pod that comes later.",
      into<&Policy::tag_lifetime, read_duration>},
+    {"drain.enabled",
+     "true or false",
+     "false",
+     "Held pods that can live elsewhere are moved there, in the way their owner survives.",
+     into<&Policy::drain_enabled, read_bool>},
+    {"drain.resumeWithin",
+     "duration",
+     "10m",
+     "A Job that was suspended for a drain goes on within this, or it is told.",
+     into<&Policy::drain_resume_within, read_duration>},
+    {"legacyPrefect.podWatch",
+     "duration",
+     "60s",
+     "Prefect workers before prefect-kubernetes 0.6 give up on a pod after this.",
+     into<&Policy::legacy_prefect_pod_watch, read_duration>},
+    {"legacyPrefect.action",
+     "hold or deleteJob",
+     "hold",
+     "What becomes of a run that such a worker has given up; deleteJob needs one more right.",
+     read_legacy_action},
+    {"deadlines.spawnerStart",
+     "duration",
+     "5m",
+     "JupyterHub gives up on a user's server after this (KubeSpawner.start_timeout).",
+     into<&Policy::spawner_start_timeout, read_duration>},
+    {"deadlines.deploymentProgress",
+     "duration",
+     "10m",
+     "A Deployment calls itself stuck after this (progressDeadlineSeconds).",
+     into<&Policy::deployment_progress, read_duration>},
+    {"rates.download",
+     "quantity per second",
+     "100Mi",
+     "How fast images are downloaded here, to tell which deadlines a pull will miss.",
+     into<&Policy::download_bytes_per_second, read_bytes>},
+    {"rates.unpack",
+     "quantity per second",
+     "150Mi",
+     "How fast images are unpacked here.",
+     into<&Policy::unpack_bytes_per_second, read_bytes>},
     {"taintKey",
      "taint key",
      "status-taint.cluster-autoscaler.kubernetes.io/imagefs-guard",

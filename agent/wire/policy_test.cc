@@ -26,6 +26,10 @@ clearMargin: 1G
 clearAfter: 5m
 manifestRetry: 1m
 tagLifetime: 0s
+drain: {enabled: true, resumeWithin: 5m}
+legacyPrefect: {podWatch: 5m, action: deleteJob}
+deadlines: {spawnerStart: 2m, deploymentProgress: 20m}
+rates: {download: 50Mi, unpack: 60Mi}
 taintKey: example.com/disk
 protectedNamespaces: [kube-system, hub]
 defaultProtectedLabels: false
@@ -53,6 +57,14 @@ ecr: {endpoint: "http://127.0.0.1:4000/", registryOverride: "http://127.0.0.1:50
   CHECK(policy.clear_after == std::chrono::minutes(5));
   CHECK(policy.manifest_retry == std::chrono::minutes(1));
   CHECK(policy.tag_lifetime == Duration{});
+  CHECK(policy.drain_enabled);
+  CHECK(policy.drain_resume_within == std::chrono::minutes(5));
+  CHECK(policy.legacy_prefect_pod_watch == std::chrono::minutes(5));
+  CHECK(policy.legacy_prefect_action == LegacyPrefectAction::DeleteJob);
+  CHECK(policy.spawner_start_timeout == std::chrono::minutes(2));
+  CHECK(policy.deployment_progress == std::chrono::minutes(20));
+  CHECK(policy.download_bytes_per_second == std::int64_t{50} << 20);
+  CHECK(policy.unpack_bytes_per_second == std::int64_t{60} << 20);
   CHECK(policy.taint_key == "example.com/disk");
   CHECK(policy.protected_namespaces == std::vector<std::string>{"kube-system", "hub"});
   CHECK(policy.protected_labels ==

@@ -96,6 +96,7 @@ class HoldTest(NodeTest):
         agent = self.start_agent()
         before, held = self.start_pull_that_is_held(agent, self.name)
         self.until(self.runtime.client().leases, 5, "the pull that waits")
+        self.assert_no_layer_bytes(2, before)
         started = time.monotonic()
         self.assertEqual(agent.terminate(), 0, agent.process.log_end(10))
         self.assertLess(time.monotonic() - started, 10)

@@ -249,10 +249,30 @@ HttpResponse FakeKubeApi::write(const HttpRequest& request, const std::string& p
     const std::function<void()> change = std::exchange(state_->before_write, nullptr);
     change();
   }
+  if (request.method == "DELETE") {
+    return remove_pinned(request, path);
+  }
   if (request.url.find("fieldManager=imagefs-guard.io") == std::string::npos) {
     return failure(400, "BadRequest", "no fieldManager");
   }
   return request.method == "POST" ? create(request, path) : patch(request, path);
+}
+
+/// A delete with preconditions; grace is not modelled: the object is gone.
+HttpResponse FakeKubeApi::remove_pinned(const HttpRequest& request, const std::string& path) {
+  const auto it = state_->objects.find(path);
+  if (it == state_->objects.end()) {
+    return failure(404, "NotFound", "not found");
+  }
+  const Json pinned = Json::parse(request.body).value("preconditions", Json::object());
+  for (const auto& [key, value] : pinned.items()) {
+    if (it->second["metadata"][key] != value) {
+      return failure(409, "Conflict", "the " + key + " in the precondition does not match");
+    }
+  }
+  last_delete_ = request.body;
+  remove(path);
+  return json_response(200, Json{{"kind", "Status"}, {"status", "Success"}});
 }
 
 HttpResponse FakeKubeApi::create(const HttpRequest& request, const std::string& path) {

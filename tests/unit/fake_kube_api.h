@@ -57,6 +57,9 @@ class FakeKubeApi final : public HttpTransport {
 
   [[nodiscard]] int request_count() const { return request_count_; }
 
+  /// Body of the last delete that was carried out.
+  [[nodiscard]] const std::string& last_delete() const { return last_delete_; }
+
   /// Full URLs, latest last.
   [[nodiscard]] const std::vector<std::string>& urls() const { return urls_; }
 
@@ -67,6 +70,7 @@ class FakeKubeApi final : public HttpTransport {
   void deliver(std::uint64_t id);
   HttpResponse answer(const HttpRequest& request);
   HttpResponse write(const HttpRequest& request, const std::string& path);
+  HttpResponse remove_pinned(const HttpRequest& request, const std::string& path);
   HttpResponse list(const std::map<std::string, std::string>& query, const std::string& path);
   HttpResponse create(const HttpRequest& request, const std::string& path);
   HttpResponse patch(const HttpRequest& request, const std::string& path);
@@ -78,6 +82,7 @@ class FakeKubeApi final : public HttpTransport {
   std::unique_ptr<State> state_;
   int request_count_ = 0;
   std::vector<std::string> urls_;
+  std::string last_delete_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
