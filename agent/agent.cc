@@ -1,3 +1,4 @@
+// untested: wiring of the tick; tests/integration runs the whole agent.
 #include "agent/agent.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// untested: wiring; tests/integration runs the whole agent.
 // Flags → policy → wiring → loop. The only file that names concrete types: which probes there
 // are, which actions, and what they talk through.
 

@@ -1,3 +1,4 @@
+// untested: runtime_test.cc has its cases.
 #include "probes/runtime_lists.h"
 
 #include <algorithm>

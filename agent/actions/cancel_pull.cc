@@ -1,3 +1,4 @@
+// untested: two calls in a row; tests/integration and tests/cluster cancel real pulls with it.
 #include "agent/actions/cancel_pull.h"
 
 #include <utility>

@@ -1,3 +1,4 @@
+// untested: the model of a node; tests/sim plays it.
 #include "agent/commands/world.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// untested: text; decide_test.cc, drain_test.cc and tests/sim read it.
 #include "agent/core/action.h"
 
 namespace imagefs_guard {

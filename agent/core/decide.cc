@@ -156,8 +156,8 @@ class Planner {
       }
       input.something_queued |= pull.held && pull.verdict == Verdict::FitsLater;
       // One that fits and is held all the same is no reason to keep others away.
-      input.something_stuck |= pull.held && pull.verdict != Verdict::FitsLater &&
-                               pull.verdict != Verdict::Fits;
+      input.something_stuck |=
+          pull.held && pull.verdict != Verdict::FitsLater && pull.verdict != Verdict::Fits;
     }
     state = next_stage(state, input, policy_);
     decision_.node.stage = state.stage;

@@ -1,3 +1,4 @@
+// untested: parsed and printed by the tests of wire/ and decide_test.cc.
 #include "agent/core/digest.h"
 
 namespace imagefs_guard {

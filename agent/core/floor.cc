@@ -1,3 +1,4 @@
+// untested: decide_test.cc has its cases.
 #include "agent/core/floor.h"
 
 #include <vector>

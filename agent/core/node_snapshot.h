@@ -176,7 +176,7 @@ struct Pod {
   std::string resource_version;
   PodPhase phase = PodPhase::Pending;
   bool deleting = false;
-  bool mirror = false;  // static pod's mirror
+  bool mirror = false;             // static pod's mirror
   bool disruption_target = false;  // condition DisruptionTarget, with our reason
   std::int32_t priority = 0;
   std::map<std::string, std::string> labels;

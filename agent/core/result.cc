@@ -1,3 +1,4 @@
+// untested: names of an enum.
 #include "agent/core/result.h"
 
 namespace imagefs_guard {

@@ -1,3 +1,4 @@
+// untested: ends the process.
 #include "agent/core/verify.h"
 
 #include <cstdio>

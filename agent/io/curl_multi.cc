@@ -1,3 +1,4 @@
+// untested: http_curl_test.cc and the tests on a real containerd drive it.
 #include "agent/io/curl_multi.h"
 
 #include <sys/epoll.h>

@@ -1,3 +1,4 @@
+// untested: runtime/containerd_hold_test.cc drives it against a real containerd.
 #include "agent/io/grpc.h"
 
 #include <curl/curl.h>

@@ -1,3 +1,4 @@
+// untested: log_line_test.cc has the text; this writes it.
 #include "agent/io/log.h"
 
 #include <time.h>

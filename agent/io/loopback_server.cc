@@ -1,3 +1,4 @@
+// untested: a helper of tests.
 #include "agent/io/loopback_server.h"
 
 #include <netinet/in.h>

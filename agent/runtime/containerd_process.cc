@@ -1,3 +1,4 @@
+// untested: a helper of tests.
 #include "agent/runtime/containerd_process.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// untested: reads a real content store; no test of its own yet.
 #include "agent/runtime/lease_manifests.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// untested: hold_test.cc has its cases.
 #include "agent/runtime/ref_hold.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// untested: containerd_test.cc has its cases.
 #include "agent/wire/cri.h"
 
 #include "agent/wire/protobuf.h"

@@ -1,3 +1,4 @@
+// untested: registry/url_test.cc has its cases.
 #include "agent/wire/percent_encoding.h"
 
 namespace imagefs_guard {
