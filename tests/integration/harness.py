@@ -133,7 +133,7 @@ class NodeTest(unittest.TestCase):
         self.runtime.reset()
         self.cluster = FakeCluster(
             self.runtime, Config(eviction_hard={"imagefs.available": FLOOR}),
-            # The first back-off is half of the real one: time to hold the retry of a cancelled pull.
+            # The first back-off is half of the real one: time to hold a retry.
             Timings(eviction_pass=1.0, pressure_transition=3.0, backoff_first=5.0,
                     heartbeat=2.0))
         self.cluster.__enter__()
