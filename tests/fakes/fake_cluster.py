@@ -65,15 +65,15 @@ class FakeCluster:
             "apiVersion": "v1", "kind": "Pod", "spec": spec,
             "metadata": {"name": name, "labels": labels or {}, "annotations": annotations}})
 
-    def create_job(self, name, image, *, namespace="default", labels=None, run_seconds=5,
-                   backoff_limit=0):
+    def create_job(self, name, image, *, namespace="default", labels=None, usage="0",
+                   run_seconds=5, backoff_limit=0):
         """A Job of one pod that runs for so many seconds; the scheduler finds its node."""
         return self.client.create(JOBS.format(namespace), {
             "apiVersion": "batch/v1", "kind": "Job",
             "metadata": {"name": name, "labels": labels or {}},
             "spec": {"backoffLimit": backoff_limit, "template": {
                 "metadata": {"labels": labels or {},
-                             "annotations": {RUN_SECONDS: str(run_seconds)}},
+                             "annotations": {USAGE: usage, RUN_SECONDS: str(run_seconds)}},
                 "spec": {"restartPolicy": "Never",
                          "containers": [{"name": "flow", "image": image}]}}}})
 
