@@ -9,7 +9,6 @@ namespace imagefs_guard {
 
 namespace {
 
-
 template <typename List, typename Key, typename Member>
 auto find_sorted(List& list, const Key& key, Member member) {
   const auto found = std::ranges::lower_bound(list, key, {}, member);

@@ -21,13 +21,13 @@ namespace {
 
 constexpr const char* kManifestType = "application/vnd.oci.image.manifest.v1+json";
 
-std::string quoted_digest(const std::string& content) {
-  return "\"" + to_string(sha256(content)) + "\"";
+std::string quoted(const Digest& digest) {
+  return "\"" + to_string(digest) + "\"";
 }
 
-std::string descriptor(const char* type, const std::string& content) {
-  return std::string("{\"mediaType\":\"") + type + "\",\"digest\":" + quoted_digest(content) +
-         ",\"size\":" + std::to_string(content.size()) + "}";
+std::string descriptor(const char* type, const Digest& digest, std::size_t bytes) {
+  return std::string("{\"mediaType\":\"") + type + "\",\"digest\":" + quoted(digest) +
+         ",\"size\":" + std::to_string(bytes) + "}";
 }
 
 std::string octal(std::uint64_t value, int digits) {
@@ -151,26 +151,13 @@ std::string ContainerdProcess::log() const {
   return text.str();
 }
 
-Digest TestImage::manifest_digest() const {
-  return sha256(manifest);
-}
-
-std::vector<Digest> TestImage::layer_digests() const {
-  std::vector<Digest> digests;
-  for (const std::string& layer : layers) {
-    digests.push_back(sha256(layer));
-  }
-  return digests;
-}
-
 HoldPull TestImage::hold() const {
-  HoldPull pull{
-      .manifest_digest = manifest_digest(),
-      .image = "test",
-      .config = {.ref = "config-" + to_string(sha256(config)), .expected = sha256(config)},
-      .layers = {},
-      .reason = "test"};
-  for (const Digest& digest : layer_digests()) {
+  HoldPull pull{.manifest_digest = manifest_digest,
+                .image = "test",
+                .config = {.ref = "config-" + to_string(config_digest), .expected = config_digest},
+                .layers = {},
+                .reason = "test"};
+  for (const Digest& digest : layer_digests) {
     pull.layers.push_back({.ref = "layer-" + to_string(digest), .expected = digest});
   }
   return pull;
@@ -184,18 +171,24 @@ TestImage make_image(char seed, std::vector<std::size_t> layer_bytes) {
     const char fill = static_cast<char>(seed + static_cast<char>(i));
     const std::string layer = tar(std::string("file-") + fill, std::string(layer_bytes[i], fill));
     const char* comma = i == 0 ? "" : ",";
-    diff_ids += comma + quoted_digest(layer);
-    descriptors += comma + descriptor("application/vnd.oci.image.layer.v1.tar", layer);
+    const Digest digest = sha256(layer);
+    diff_ids += comma + quoted(digest);
+    descriptors +=
+        comma + descriptor("application/vnd.oci.image.layer.v1.tar", digest, layer.size());
     image.layers.push_back(layer);
+    image.layer_digests.push_back(digest);
   }
   image.config =
       "{\"architecture\":\"amd64\",\"os\":\"linux\",\"config\":{},\"rootfs\":{\"type\":\"layers\","
       "\"diff_ids\":[" +
       diff_ids + "]}}";
+  image.config_digest = sha256(image.config);
   image.manifest =
-      std::string("{\"schemaVersion\":2,\"mediaType\":\"") + kManifestType +
-      "\",\"config\":" + descriptor("application/vnd.oci.image.config.v1+json", image.config) +
+      std::string("{\"schemaVersion\":2,\"mediaType\":\"") + kManifestType + "\",\"config\":" +
+      descriptor(
+          "application/vnd.oci.image.config.v1+json", image.config_digest, image.config.size()) +
       ",\"layers\":[" + descriptors + "]}";
+  image.manifest_digest = sha256(image.manifest);
   return image;
 }
 
@@ -224,20 +217,20 @@ LoopbackReply TestRegistry::serve(const LoopbackRequest& request) {
       continue;
     }
     const std::string digest = path.substr(path.rfind('/') + 1);
-    if (path == prefix + "manifests/1" || digest == to_string(image.manifest_digest())) {
+    if (path == prefix + "manifests/1" || digest == to_string(image.manifest_digest)) {
       return {.headers = {std::string("Content-Type: ") + kManifestType,
-                          "Docker-Content-Digest: " + to_string(image.manifest_digest())},
+                          "Docker-Content-Digest: " + to_string(image.manifest_digest)},
               .body = image.manifest};
     }
     if (request.method == "GET") {
       ++fetches_[digest];
     }
-    if (digest == to_string(sha256(image.config))) {
+    if (digest == to_string(image.config_digest)) {
       return {.body = image.config, .piece_bytes = config_piece_bytes};
     }
-    for (const std::string& layer : image.layers) {
-      if (digest == to_string(sha256(layer))) {
-        return {.body = layer, .piece_bytes = layer_piece_bytes};
+    for (std::size_t i = 0; i < image.layers.size(); ++i) {
+      if (digest == to_string(image.layer_digests[i])) {
+        return {.body = image.layers[i], .piece_bytes = layer_piece_bytes};
       }
     }
   }

@@ -43,11 +43,12 @@ class ContainerdProcess {
 /// An image of uncompressed layers, each with one file.
 struct TestImage {
   std::string manifest;
+  Digest manifest_digest;
   std::string config;
+  Digest config_digest;
   std::vector<std::string> layers;
+  std::vector<Digest> layer_digests;
 
-  [[nodiscard]] Digest manifest_digest() const;
-  [[nodiscard]] std::vector<Digest> layer_digests() const;
   [[nodiscard]] HoldPull hold() const;
 };
 
