@@ -385,6 +385,8 @@ def keep(screen, stage, half):
     """Leaves everything up until Ctrl-C, with what one needs to play."""
     other = images.build(stage.lab.path("report"), "report", LAYERS)
     name = images.push(other, stage.registry, "flows/report:v1")
+    stage.runtime.client().remove_image(stage.big)
+    stage.disk.fill(FILLER_BYTES)  # as it was at the start
     job = stage.lab.path("job.json")
     with open(job, "w", encoding="utf-8") as file:
         json.dump({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": "play-"},
@@ -398,7 +400,7 @@ It is all still up. Ctrl-C here ends it and takes everything down.
   a Job for which there is no room
                      curl -s -H 'Content-Type: application/json' -d @{job} \\
                        {url}{JOBS.format('default')}
-  make room          {ctr} images rm --sync {stage.big}
+  make room for it   rm {disk}/filler
   the agent's log    tail -f {half.agent.log_path}
   node, Events       curl -s {url}/api/v1/nodes/{NODE}
                      curl -s {url}/apis/events.k8s.io/v1/events
