@@ -117,8 +117,7 @@ Scenario make_scenario(std::uint64_t seed) {
 class Run {
  public:
   Run(std::uint64_t seed, bool verbose)
-      : seed_(seed),
-        verbose_(verbose),
+      : verbose_(verbose),
         scenario_(make_scenario(seed)),
         world_(scenario_.world, scenario_.policy),
         prng_(seed ^ 0x5eedULL) {}
@@ -312,7 +311,6 @@ class Run {
     }
   }
 
-  std::uint64_t seed_;
   bool verbose_;
   Scenario scenario_;
   World world_;
