@@ -31,7 +31,8 @@ TEST_CASE("frames survive every way of being cut") {
   for (const std::string& message : want) {
     stream += encode_grpc_frame(message);
   }
-  for (const std::size_t piece : {1, 2, 4, 5, 6, 7, 299, 16'384, 1'000'000}) {
+  for (const std::size_t piece :
+       std::initializer_list<std::size_t>{1, 2, 4, 5, 6, 7, 299, 16'384, 1'000'000}) {
     CHECK(decode_in_pieces(stream, piece) == want);
   }
 }
