@@ -29,6 +29,8 @@ TIMED = {"integration"}
 OPTIONS = {SANITIZED: ["-Doptimization=0", "-Db_sanitize=address,undefined", "-Dwerror=true"],
            RELEASE: ["--buildtype=release", "-Db_sanitize=none"],
            CLANG: ["-Doptimization=0", "-Dwerror=true"]}
+# Played by --all. `installed` and `installed-helm` (tests/cluster/README.md) are played by hand.
+SCENARIOS = ["storm", "enospc", "delete-mid-pull", "fits", "agent-killed", "least-privilege"]
 ERROR_LINES = 25
 RESULT = re.compile(r"^\s*\d+/\d+\s+(?:\S+ / )?(\S+)\s+(OK|FAIL|SKIP|TIMEOUT|ERROR|EXPECTEDFAIL|"
                     r"UNEXPECTEDPASS|INTERRUPT)\s+([\d.]+)s")
@@ -127,7 +129,7 @@ class Runner:
         say("cluster: real kubelet, containerd, API server")
         if not self.build(RELEASE):
             return
-        count, bad = play_cluster([])
+        count, bad = play_cluster(SCENARIOS)
         if bad:
             say(f"  played once more: {' '.join(bad)}")
             again, _ = play_cluster(bad)
