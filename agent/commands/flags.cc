@@ -89,6 +89,10 @@ Result<RunOptions> complete(RawRunOptions raw,
 
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments,
                                        const std::function<std::string(const char*)>& environment) {
+  if (!arguments.empty() && !arguments.front().starts_with('-') && arguments.front() != "run") {
+    return Error{ErrorKind::InvalidArgument,
+                 "there is no command " + arguments.front() + "; there is: run"};
+  }
   try {
     CLI::App app{"Keeps image pulls from filling a node's image filesystem.", "imagefs-guard"};
     app.set_version_flag("--version", kVersion);

@@ -564,6 +564,9 @@ Result<Policy> parse_policy(std::string_view text) {
   if (text.size() > kPolicyBytesLimit) {
     return Error{ErrorKind::ResourceExhausted, "the policy has more than 256 KiB"};
   }
+  if (text.find('\0') != std::string_view::npos) {
+    return wrong("line 1: this is no UTF-8 text");
+  }
   try {
     return read_policy(YAML::Load(std::string(text)));
   } catch (const YAML::Exception& exception) {
