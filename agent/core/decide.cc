@@ -16,6 +16,8 @@ namespace {
 constexpr Duration kRuntimeAgeMaximum = std::chrono::seconds(60);
 /// What a layer of unknown size may become before anybody has said more: beyond the usual band.
 constexpr std::int64_t kUnknownRatio = 12;
+/// A registry that can't be reached is asked again sooner than the kubelet's first retry (10 s).
+constexpr Duration kPassingRetry = std::chrono::seconds(2);
 /// For this long a missing part means: do nothing, neither hold nor release. After it: fail open.
 constexpr Duration kBlindMaximum = std::chrono::seconds(30);
 /// The deletion of a lease is ordered again after this, should the pull still be there.
@@ -439,8 +441,11 @@ class Planner {
 
   void fetch_again(const ResolvedImage& known) {
     const int doublings = std::clamp(known.failures - 1, 0, 4);
-    if (!known.in_flight &&
-        snapshot_.taken_at - known.resolved_at >= policy_.manifest_retry * (1 << doublings)) {
+    const ErrorKind kind = known.error->kind;
+    const bool passing = kind == ErrorKind::Unavailable || kind == ErrorKind::DeadlineExceeded;
+    const Duration first =
+        passing ? std::min(kPassingRetry, policy_.manifest_retry) : policy_.manifest_retry;
+    if (!known.in_flight && snapshot_.taken_at - known.resolved_at >= first * (1 << doublings)) {
       order_fetch({.image = known.image, .reason = "asked again after " + known.error->message});
     }
   }
