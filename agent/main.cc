@@ -3,7 +3,9 @@
 // are, which actions, and what they talk through.
 
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -28,6 +30,7 @@
 #include "agent/actions/set_taint.h"
 #include "agent/actions/suspend_job.h"
 #include "agent/agent.h"
+#include "agent/commands/coordinator.h"
 #include "agent/commands/flags.h"
 #include "agent/core/verify.h"
 #include "agent/io/file.h"
@@ -37,6 +40,7 @@
 #include "agent/io/loop.h"
 #include "agent/kube/api_client.h"
 #include "agent/kube/job_store.h"
+#include "agent/kube/lease_keeper.h"
 #include "agent/registry/layer_sizes.h"
 #include "agent/registry/manifest_store.h"
 #include "agent/registry/reference.h"
@@ -44,6 +48,7 @@
 #include "agent/runtime/containerd.h"
 #include "agent/runtime/hold.h"
 #include "agent/runtime/lease_manifests.h"
+#include "agent/wire/cluster_json.h"
 #include "agent/wire/policy.h"
 #include "probes/filesystem.h"
 #include "probes/kubelet_config.h"
@@ -55,6 +60,15 @@ namespace imagefs_guard {
 namespace {
 
 constexpr int kExitUsage = 78;  // EX_CONFIG: restarting will not help
+/// The agent's Lease: one write a minute; five missed ones, and the coordinator calls it gone.
+constexpr Duration kLeaseRenewal = std::chrono::minutes(1);
+
+/// Who this process is, among others of its kind: unique even on the host's network.
+std::string make_identity(std::uint64_t seed) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return std::string(host.data()) + "_" + std::to_string(seed % 1'000'000'000);
+}
 
 template <typename... Handlers>
 struct Overloaded : Handlers... {
@@ -73,12 +87,14 @@ class OwnState final : public Probe {
            LeaseManifests& leases,
            HoldKeeper& holds,
            JobStore& jobs,
+           LeaseKeeper& lease,
            RuntimeProbe& runtime)
       : manifests_(manifests),
         sizes_(sizes),
         leases_(leases),
         holds_(holds),
         jobs_(jobs),
+        lease_(lease),
         runtime_(runtime) {}
 
   [[nodiscard]] const char* name() const override { return "own"; }
@@ -93,6 +109,7 @@ class OwnState final : public Probe {
     leases_.look(snapshot, [this](const Digest& digest) { return manifests_.is_complete(digest); });
     snapshot.holds = holds_.holds();
     jobs_.contribute(snapshot);
+    snapshot.rival_agent = lease_.rival();
     if (snapshot.runtime.has_value() && !snapshot.runtime->extracts.empty()) {
       std::vector<Digest> unpacking;
       for (const ActiveExtract& extract : snapshot.runtime->extracts) {
@@ -114,6 +131,7 @@ class OwnState final : public Probe {
   LeaseManifests& leases_;
   HoldKeeper& holds_;
   JobStore& jobs_;
+  LeaseKeeper& lease_;
   RuntimeProbe& runtime_;
   std::function<void()> changed_;
 };
@@ -144,6 +162,7 @@ class Daemon {
          .fields = {{"containerd_socket", options_.containerd_socket},
                     {"kubernetes_api", options_.kubernetes_api}}});
     agent_.start();
+    lease_.start();
     return loop_->run();
   }
 
@@ -183,10 +202,18 @@ class Daemon {
                          }),
         holds_(*loop_, containerd_, {.changed = [this] { own_state_.changed(); }}),
         jobs_(*loop_, [this] { own_state_.changed(); }),
+        lease_(api_,
+               {.namespace_name = options_.namespace_name,
+                .name = agent_lease_name(options_.node_name),
+                .identity = make_identity(seed_),
+                .duration = 5 * kLeaseRenewal,
+                .renew_every = kLeaseRenewal,
+                .retry_every = kLeaseRenewal},
+               [this] { log_lease(); }),
         filesystem_(*loop_,
                     {.image_path = options_.image_path, .kubelet_path = options_.kubelet_path}),
         runtime_(*loop_, containerd_),
-        own_state_(manifests_, layer_sizes_, lease_manifests_, holds_, jobs_, runtime_),
+        own_state_(manifests_, layer_sizes_, lease_manifests_, holds_, jobs_, lease_, runtime_),
         kubelet_config_(kubelet_api_, policy_.kubelet_config_file),
         pods_(api_, options_.node_name),
         node_(api_, options_.node_name),
@@ -237,6 +264,21 @@ class Daemon {
                action);
   }
 
+  /// Without the Lease the coordinator takes this node's marks off; a rival stops the drains.
+  void log_lease() {
+    const std::optional<std::string> rival = lease_.rival();
+    std::string trouble =
+        rival.has_value() ? "another agent claims this node: " + *rival : lease_.error();
+    if (trouble != lease_trouble_ && !trouble.empty()) {
+      log({.level = LogLevel::Warn,
+           .event = "lease_trouble",
+           .logger = "main",
+           .message = "the Lease of this node's agent: " + trouble,
+           .fields = {}});
+    }
+    lease_trouble_ = std::move(trouble);
+  }
+
   void stop() {
     if (stopping_) {
       return;
@@ -247,6 +289,7 @@ class Daemon {
          .logger = "main",
          .message = "stops; held pulls are cancelled and come back to the next agent",
          .fields = {}});
+    lease_.release([] {});
     agent_.shut_down([this] { loop_->exit(0); });
   }
 
@@ -266,6 +309,8 @@ class Daemon {
   LeaseManifests lease_manifests_;
   HoldKeeper holds_;
   JobStore jobs_;
+  LeaseKeeper lease_;
+  std::string lease_trouble_;
   FilesystemProbe filesystem_;
   RuntimeProbe runtime_;
   OwnState own_state_;
@@ -321,6 +366,38 @@ int run_command(RunOptions options) {
   return (*daemon)->run();
 }
 
+int coordinator_command(const CoordinatorOptions& options) {
+  const auto policy = load_policy(options.policy_file);
+  if (!policy) {
+    return fail(policy.error());
+  }
+  configure_log(options.log_format, options.log_level, "");
+  auto loop = EventLoop::create();
+  if (!loop) {
+    return fail(loop.error());
+  }
+  auto http = make_curl_transport(**loop);
+  if (!http) {
+    return fail(http.error());
+  }
+  const std::uint64_t seed = std::random_device{}();
+  KubeApi api(**loop,
+              **http,
+              {.base_url = options.kubernetes_api,
+               .token_file = options.kubernetes_token_file,
+               .ca_file = options.kubernetes_ca_file,
+               .seed = seed});
+  Coordinator coordinator(api,
+                          {.namespace_name = options.namespace_name,
+                           .identity = make_identity(seed),
+                           .taint_key = policy->taint_key});
+  for (const int signal : {SIGTERM, SIGINT}) {
+    (*loop)->on_signal(signal, [&] { coordinator.shut_down([&] { (*loop)->exit(0); }); });
+  }
+  coordinator.start();
+  return (*loop)->run();
+}
+
 }  // namespace
 }  // namespace imagefs_guard
 
@@ -337,5 +414,6 @@ int main(int count, char** arguments) {
     std::fputs(line->print->c_str(), stdout);
     return 0;
   }
-  return run_command(std::move(*line->run));
+  return line->coordinator.has_value() ? coordinator_command(*line->coordinator)
+                                       : run_command(std::move(*line->run));
 }

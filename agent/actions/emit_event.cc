@@ -29,8 +29,12 @@ std::string events_path(const EmitEvent& action) {
 
 }  // namespace
 
-EmitEventRunner::EmitEventRunner(KubeApi& api, std::string reporting_instance)
-    : api_(api), reporting_instance_(std::move(reporting_instance)) {}
+EmitEventRunner::EmitEventRunner(KubeApi& api,
+                                 std::string reporting_instance,
+                                 std::string reporting_controller)
+    : api_(api),
+      reporting_instance_(std::move(reporting_instance)),
+      reporting_controller_(std::move(reporting_controller)) {}
 
 void EmitEventRunner::start(const EmitEvent& action, ActionDone done) {
   const std::uint64_t id = next_id_++;
@@ -59,6 +63,7 @@ void EmitEventRunner::create(std::uint64_t id) {
   EventOrigin origin;
   origin.name = next_name(running.action);
   origin.reporting_instance = reporting_instance_;
+  origin.reporting_controller = reporting_controller_;
   origin.time = api_.loop().wall_now();
   KubeRequest request;
   request.verb = KubeVerb::Create;

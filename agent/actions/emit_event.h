@@ -11,13 +11,16 @@
 
 #include "agent/actions/action_runner.h"
 #include "agent/kube/api_client.h"
+#include "agent/wire/kube_patch.h"
 
 namespace imagefs_guard {
 
 class EmitEventRunner {
  public:
   /// `reporting_instance` is the agent's pod or node name. `api` outlives it.
-  EmitEventRunner(KubeApi& api, std::string reporting_instance);
+  EmitEventRunner(KubeApi& api,
+                  std::string reporting_instance,
+                  std::string reporting_controller = kReportingController);
 
   /// Several may run at once; beyond their limit `done` comes from inside. Destroying the runner
   /// cancels all without a callback.
@@ -52,6 +55,7 @@ class EmitEventRunner {
 
   KubeApi& api_;
   std::string reporting_instance_;
+  std::string reporting_controller_;
   std::map<Key, Series> series_;
   std::map<std::uint64_t, Running> running_;
   std::uint64_t next_id_ = 1;

@@ -14,6 +14,7 @@ namespace imagefs_guard {
 /// `imagefs-guard run`.
 struct RunOptions {
   std::string node_name;
+  std::string namespace_name = "imagefs-guard";  // of the Lease that says "this node has an agent"
   std::string policy_file;
   std::string kubernetes_api;
   std::string kubernetes_token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
@@ -28,10 +29,22 @@ struct RunOptions {
   LogLevel log_level = LogLevel::Info;
 };
 
+/// `imagefs-guard coordinator`.
+struct CoordinatorOptions {
+  std::string namespace_name = "imagefs-guard";
+  std::string policy_file;
+  std::string kubernetes_api;
+  std::string kubernetes_token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+  std::string kubernetes_ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+  LogFormat log_format = LogFormat::Json;
+  LogLevel log_level = LogLevel::Info;
+};
+
 /// What the command line asks for: text to print (help, version), or a command.
 struct CommandLine {
   std::optional<std::string> print;
   std::optional<RunOptions> run;
+  std::optional<CoordinatorOptions> coordinator;
 };
 
 /// `environment` is asked for NODE_NAME, HOST_IP, KUBERNETES_SERVICE_HOST and _PORT. Errors are

@@ -55,6 +55,17 @@ TEST_CASE("a mistake is one sentence") {
   }
 }
 
+TEST_CASE("coordinator: its own flags") {
+  const auto line = parse({"coordinator", "--kubernetes-api", "http://h/", "--namespace", "ns"});
+  REQUIRE(line);
+  CHECK_FALSE(line->run.has_value());
+  REQUIRE(line->coordinator.has_value());
+  CHECK(line->coordinator->kubernetes_api == "http://h");
+  CHECK(line->coordinator->namespace_name == "ns");
+  CHECK_FALSE(parse({"coordinator", "--node", "n", "--kubernetes-api", "http://h"}));
+  CHECK_FALSE(parse({"coordinator", "--kubernetes-api", "h"}));
+}
+
 TEST_CASE("help and version are text to print") {
   CHECK(parse({"--version"}).value().print == "imagefs-guard 0.1.0\n");
   CHECK(parse({"run", "--help"}).value().print->find("--policy") != std::string::npos);

@@ -374,6 +374,9 @@ class DrainPlanner {
     const bool tainted = std::ranges::any_of(snapshot_.node->taints, [this](const Taint& taint) {
       return taint.key == policy_.taint_key && taint.effect == "NoSchedule";
     });
+    if (snapshot_.rival_agent.has_value()) {
+      return "waits: another agent, " + *snapshot_.rival_agent + ", claims this node too";
+    }
     if (decision_.node.stage == Stage::StandDown) {
       return "waits: under the kubelet's own pressure nobody is drained";
     }

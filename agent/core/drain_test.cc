@@ -241,6 +241,8 @@ TEST_CASE("nobody is drained who must not be") {
       {"drain is off", [](DrainWorld& w) { w.policy.drain_enabled = false; }},
       {"the kubelet's pressure",
        [](DrainWorld& w) { w.node.snapshot_.node->disk_pressure = true; }},
+      {"two agents claim one node",
+       [](DrainWorld& w) { w.node.snapshot_.rival_agent = "agent-x"; }},
       {"protected",
        [](DrainWorld& w) { w.pod().annotations["imagefs-guard.io/protect"] = "true"; }},
       {"started", [](DrainWorld& w) { w.pod().containers[0].started = true; }},

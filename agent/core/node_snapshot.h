@@ -327,6 +327,8 @@ struct NodeSnapshot {
   std::vector<Hold> holds;               // sorted by manifest digest
   std::optional<PullRates> rates;        // absent: not measured yet
   std::vector<JobState> jobs;            // sorted by namespace, name
+  /// Who else renews this node's Lease: two agents claim one node.
+  std::optional<std::string> rival_agent;
   std::vector<PodCheck> pod_checks;      // sorted by pod uid
   std::vector<std::string> running;      // keys of actions under way, sorted
   std::vector<ActionOutcome> outcomes;   // since the last tick

@@ -28,6 +28,8 @@ const char* method_of(KubeVerb verb) {
       return "GET";
     case KubeVerb::Create:
       return "POST";
+    case KubeVerb::Update:
+      return "PUT";
     case KubeVerb::Delete:
       return "DELETE";
     case KubeVerb::JsonPatch:
@@ -47,6 +49,7 @@ const char* counted_verb(KubeVerb verb) {
       return "WATCH";
     case KubeVerb::Get:
     case KubeVerb::Create:
+    case KubeVerb::Update:
     case KubeVerb::Delete:
     case KubeVerb::JsonPatch:
     case KubeVerb::MergePatch:
@@ -64,6 +67,7 @@ const char* content_type_of(KubeVerb verb) {
     case KubeVerb::Watch:
       return nullptr;
     case KubeVerb::Create:
+    case KubeVerb::Update:
     case KubeVerb::Delete:
       return "Content-Type: application/json";
     case KubeVerb::JsonPatch:
@@ -185,7 +189,10 @@ void KubeCall::send() {
     query += "fieldManager=imagefs-guard.io";
   }
   http.url += query.empty() ? "" : "?" + query;
-  http.headers = {"Accept: application/json", "User-Agent: imagefs-guard"};
+  http.headers = {request_.metadata_only
+                      ? "Accept: application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+                      : "Accept: application/json",
+                  "User-Agent: imagefs-guard"};
   if (const char* content_type = content_type_of(request_.verb)) {
     http.headers.emplace_back(content_type);
   }

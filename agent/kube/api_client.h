@@ -28,6 +28,7 @@ enum class KubeVerb {
   List,
   Watch,
   Create,
+  Update,  // PUT: with the resource version that was read
   Delete,
   JsonPatch,
   MergePatch,
@@ -36,10 +37,11 @@ enum class KubeVerb {
 
 struct KubeRequest {
   KubeVerb verb = KubeVerb::Get;
-  std::string resource;  // for counters: "nodes", "nodes/status", "events"
-  std::string path;      // "/api/v1/nodes/n1"
-  std::string query;     // escaped, without "?"; writes get their fieldManager by themselves
-  std::string body;      // JSON
+  std::string resource;        // for counters: "nodes", "nodes/status", "events"
+  std::string path;            // "/api/v1/nodes/n1"
+  std::string query;           // escaped, without "?"; writes get their fieldManager by themselves
+  std::string body;            // JSON
+  bool metadata_only = false;  // ask for PartialObjectMetadata
   Duration total_timeout = std::chrono::seconds(15);
   Duration idle_timeout{};
   std::size_t body_limit = std::size_t{8} << 20;

@@ -15,7 +15,6 @@ constexpr std::size_t kNoteLimit = 1024;  // events.k8s.io/v1 validation, as the
 constexpr std::size_t kEventTextLimit = 128;
 constexpr std::size_t kConditionMessageLimit = std::size_t{32} << 10;
 constexpr const char* kConditionType = "ImageFilesystemRisk";
-constexpr const char* kReportingController = "imagefs-guard.io/agent";
 
 /// Never throws on bytes that are no UTF-8.
 std::string dump(const Json& json) {
@@ -221,7 +220,7 @@ std::string event_body(const EmitEvent& event, const EventOrigin& origin) {
       {"reason", cut_utf8(event.event_reason, kEventTextLimit)},
       {"action", cut_utf8(event.event_action, kEventTextLimit)},
       {"note", cut_utf8(event.note, kNoteLimit)},
-      {"reportingController", kReportingController},
+      {"reportingController", origin.reporting_controller},
       {"reportingInstance", cut_utf8(origin.reporting_instance, kEventTextLimit)},
       {"regarding", regarding},
   };

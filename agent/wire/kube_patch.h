@@ -29,11 +29,14 @@ namespace imagefs_guard {
 /// on a transition, else the server keeps its own.
 [[nodiscard]] std::string condition_patch(const SetCondition& wanted, WallTime now);
 
+constexpr const char* kReportingController = "imagefs-guard.io/agent";
+
 /// What an Event carries beside its content.
 struct EventOrigin {
   std::string name;                // metadata.name, unique in its namespace
   std::string reporting_instance;  // this agent: node or pod name
   WallTime time{};
+  std::string reporting_controller = kReportingController;
 };
 
 /// An events.k8s.io/v1 Event, its texts cut to what the API server takes.

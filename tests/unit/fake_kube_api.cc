@@ -87,6 +87,29 @@ bool matches(const Json& object, const std::string& selector) {
   return object.value(Json::json_pointer(pointer), std::string()) == selector.substr(equals + 1);
 }
 
+/// "a=b,c": every part must hold; a part without "=" asks whether the label is there.
+bool labels_match(const Json& object, const std::string& selector) {
+  const Json labels = object["metadata"].value("labels", Json::object());
+  std::string_view rest = selector;
+  while (!rest.empty()) {
+    const std::string_view part = rest.substr(0, rest.find(','));
+    const std::string key(part.substr(0, part.find('=')));
+    const bool valued = part.find('=') != std::string_view::npos;
+    if (!labels.contains(key) ||
+        (valued && labels[key] != std::string(part.substr(key.size() + 1)))) {
+      return false;
+    }
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+  }
+  return true;
+}
+
+/// "/api/v1/pods" lists all namespaces, "/api/v1/namespaces/ns/pods" that one.
+bool is_in_collection(const std::string& object_path, const std::string& path) {
+  return object_path.substr(0, object_path.rfind('/')) == path ||
+         collection_of(object_path) == path;
+}
+
 /// Enough of a strategic merge for nodes/status: conditions merge by type.
 void strategic_merge(Json& object, const Json& patch) {
   for (const auto& [key, value] : patch.items()) {
@@ -96,7 +119,11 @@ void strategic_merge(Json& object, const Json& patch) {
         const auto it = std::find_if(list.begin(), list.end(), [&](const Json& other) {
           return other.value("type", "") == condition.value("type", "");
         });
-        if (it == list.end()) {
+        if (condition.contains("$patch")) {
+          if (it != list.end()) {
+            list.erase(it);
+          }
+        } else if (it == list.end()) {
           list.push_back(condition);
         } else {
           it->merge_patch(condition);
@@ -255,7 +282,24 @@ HttpResponse FakeKubeApi::write(const HttpRequest& request, const std::string& p
   if (request.url.find("fieldManager=imagefs-guard.io") == std::string::npos) {
     return failure(400, "BadRequest", "no fieldManager");
   }
+  if (request.method == "PUT") {
+    return update(request, path);
+  }
   return request.method == "POST" ? create(request, path) : patch(request, path);
+}
+
+HttpResponse FakeKubeApi::update(const HttpRequest& request, const std::string& path) {
+  const auto it = state_->objects.find(path);
+  if (it == state_->objects.end()) {
+    return failure(404, "NotFound", "not found");
+  }
+  Json object = Json::parse(request.body);
+  if (object["metadata"]["resourceVersion"] != it->second["metadata"]["resourceVersion"]) {
+    return failure(409, "Conflict", "the object has been modified");
+  }
+  object["metadata"]["uid"] = it->second["metadata"]["uid"];
+  put(path, object.dump());
+  return json_response(200, state_->objects[path]);
 }
 
 /// A delete with preconditions; grace is not modelled: the object is gone.
@@ -340,8 +384,9 @@ HttpResponse FakeKubeApi::list(const Query& query, const std::string& path) {
   std::size_t index = 0;
   Json metadata = {{"resourceVersion", std::to_string(state.version)}};
   for (const auto& [object_path, object] : state.objects) {
-    const bool listed =
-        collection_of(object_path) == path && matches(object, value_of(query, "fieldSelector"));
+    const bool listed = is_in_collection(object_path, path) &&
+                        matches(object, value_of(query, "fieldSelector")) &&
+                        labels_match(object, value_of(query, "labelSelector"));
     if (!listed || index++ < first) {
       continue;
     }

@@ -70,6 +70,7 @@ class FakeKubeApi final : public HttpTransport {
   void deliver(std::uint64_t id);
   HttpResponse answer(const HttpRequest& request);
   HttpResponse write(const HttpRequest& request, const std::string& path);
+  HttpResponse update(const HttpRequest& request, const std::string& path);
   HttpResponse remove_pinned(const HttpRequest& request, const std::string& path);
   HttpResponse list(const std::map<std::string, std::string>& query, const std::string& path);
   HttpResponse create(const HttpRequest& request, const std::string& path);
