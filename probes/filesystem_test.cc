@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include "agent/io/fake_loop.h"
+#include "tests/unit/fake_loop.h"
 
 namespace imagefs_guard {
 

@@ -2,9 +2,9 @@
 
 #include <doctest/doctest.h>
 
-#include "agent/io/fake_loop.h"
 #include "agent/runtime/fake_containerd.h"
 #include "probes/runtime_lists.h"
+#include "tests/unit/fake_loop.h"
 
 namespace imagefs_guard {
 
@@ -227,7 +227,7 @@ TEST_CASE("refresh answers once, also while containerd is away") {
   world.fake.ingests["layer-" + text(7)] = 10;
   world.probe.refresh([&] { ++done; });
   CHECK(done == 0);
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(done == 1);
   CHECK(world.see()->ingests.size() == 1);
   world.probe.refresh([&] { ++done; });  // fresh enough
@@ -236,7 +236,7 @@ TEST_CASE("refresh answers once, also while containerd is away") {
   world.probe.refresh([&] { ++done; });
   world.fake.reachable = false;
   world.fake.cut_streams();
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(done == 3);
   world.probe.refresh([&] { ++done; });
   CHECK(done == 4);
@@ -248,7 +248,7 @@ TEST_CASE("usage is asked for only where it is not known") {
   world.fake.active["extract-1-a " + text(6)] = 60;
   world.start();
   world.probe.measure({digest(5), digest(5), digest(6), digest(8)});
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.see()->snapshots[0].unpacked_bytes == 500);
   CHECK(world.see()->snapshots[0].inodes == 7);
   CHECK(world.see()->extracts[0].unpacked_bytes == 60);

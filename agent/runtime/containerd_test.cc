@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "agent/io/fake_loop.h"
 #include "agent/runtime/fake_containerd.h"
+#include "tests/unit/fake_loop.h"
 
 namespace imagefs_guard {
 
@@ -25,7 +25,7 @@ struct World {
     std::optional<Result<T>> answer;
     const Containerd::Call call = start([&](Result<T> result) { answer = std::move(result); });
     CHECK_FALSE(answer.has_value());
-    loop.settle();
+    loop.run_ready();
     REQUIRE(answer.has_value());
     return *std::move(answer);
   }
@@ -103,7 +103,7 @@ TEST_CASE("a call that is destroyed does not answer") {
   World world;
   auto call = world.containerd.list_ingests([](auto) { FAIL_CHECK("was cancelled"); });
   call.reset();
-  world.loop.settle();
+  world.loop.run_ready();
 }
 
 }  // namespace imagefs_guard

@@ -2,8 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include "agent/io/fake_loop.h"
 #include "agent/runtime/fake_containerd.h"
+#include "tests/unit/fake_loop.h"
 
 namespace imagefs_guard {
 
@@ -62,7 +62,7 @@ TEST_CASE("a hold is taken, reported once, and released when it is no longer nam
   const std::vector<HoldPull> named = {pull(1)};
   world.keeper.set_desired(named);
   CHECK(world.state() == HoldState::Opening);
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.state() == HoldState::Held);
   CHECK(world.held == std::vector{digest(1)});
   CHECK(world.changes == 1);
@@ -85,7 +85,7 @@ TEST_CASE("a hold is taken, reported once, and released when it is no longer nam
 TEST_CASE("a hold that no pull took over leaves no ingest behind") {
   World world;
   world.keeper.set_desired({pull(1)});
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.fake.ingests.size() == 1);
   world.keeper.set_desired({});
   world.loop.advance(seconds(4));
@@ -98,7 +98,7 @@ TEST_CASE("a hold that no pull took over leaves no ingest behind") {
 TEST_CASE("what a pull took over is not touched") {
   World world;
   world.keeper.set_desired({pull(1)});
-  world.loop.settle();
+  world.loop.run_ready();
   world.keeper.set_desired({});
   SUBCASE("it downloads") {
     world.fake.locked_by_pulls.insert(config_ref(2).ref);
@@ -115,7 +115,7 @@ TEST_CASE("what a pull took over is not touched") {
 TEST_CASE("a hold that is named again soon is not swept away") {
   World world;
   world.keeper.set_desired({pull(1)});
-  world.loop.settle();
+  world.loop.run_ready();
   world.keeper.set_desired({});
   world.loop.advance(seconds(3));
   world.keeper.set_desired({pull(1)});
@@ -131,7 +131,7 @@ TEST_CASE("too late: tried at once for a while, then with every tick") {
   world.keeper.set_desired({pull(1)});
   world.loop.advance(seconds(4));
   world.keeper.set_desired({pull(1)});  // too soon after the last try
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.state() == HoldState::TooLate);
   const int tries = world.fake.calls["Content/Write"];
   CHECK(tries >= 35);
@@ -140,13 +140,13 @@ TEST_CASE("too late: tried at once for a while, then with every tick") {
   CHECK(world.fake.calls["Content/Write"] == tries);
   world.keeper.set_desired({pull(1)});
   world.keeper.set_desired({pull(1)});
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.fake.calls["Content/Write"] == tries + 1);
 
   world.fake.locked_by_pulls.clear();
   world.loop.advance(seconds(5));
   world.keeper.set_desired({pull(1)});
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.state() == HoldState::Held);
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("the config is here: every missing layer is held instead") {
   const HoldPull named = pull(1, {layer_ref(10), layer_ref(11), layer_ref(12), layer_ref(11)});
   SUBCASE("all can be held") {
     world.keeper.set_desired({named});
-    world.loop.settle();
+    world.loop.run_ready();
     CHECK(world.state() == HoldState::Held);
     CHECK(world.fake.is_held(layer_ref(11).ref));
     CHECK(world.fake.is_held(layer_ref(12).ref));
@@ -169,21 +169,21 @@ TEST_CASE("the config is here: every missing layer is held instead") {
   SUBCASE("one is already on its way") {
     world.fake.locked_by_pulls.insert(layer_ref(12).ref);
     world.keeper.set_desired({named});
-    world.loop.settle();
+    world.loop.run_ready();
     CHECK(world.state() == HoldState::TooLate);
     CHECK(world.fake.is_held(layer_ref(11).ref));
     CHECK(world.held.empty());
     const int tries = world.fake.calls["Content/Write"];
     world.loop.advance(seconds(4));  // each try stops containerd's other writers
     world.keeper.set_desired({named});
-    world.loop.settle();
+    world.loop.run_ready();
     CHECK(world.fake.calls["Content/Write"] <= tries + 2);  // what is here, not what is locked
   }
   SUBCASE("nothing is missing") {
     world.fake.blob_sizes[to_string(digest(11))] = 5;
     world.fake.blob_sizes[to_string(digest(12))] = 5;
     world.keeper.set_desired({named});
-    world.loop.settle();
+    world.loop.run_ready();
     CHECK(world.state() == HoldState::NothingToHold);
   }
 }
@@ -194,7 +194,7 @@ TEST_CASE("two images may share a layer") {
   world.fake.blobs[to_string(digest(22))] = "{}";
   const std::vector<HoldPull> both = {pull(1, {layer_ref(50)}), pull(21, {layer_ref(50)})};
   world.keeper.set_desired(both);
-  world.loop.settle();
+  world.loop.run_ready();
   for (const Hold& hold : world.keeper.holds()) {
     CHECK(hold.state == HoldState::Held);
   }
@@ -209,10 +209,10 @@ TEST_CASE("two images may share a layer") {
 TEST_CASE("a hold outlives a restart of containerd") {
   World world;
   world.keeper.set_desired({pull(1)});
-  world.loop.settle();
+  world.loop.run_ready();
   world.fake.reachable = false;
   world.fake.cut_streams();
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.state() == HoldState::Opening);
   world.loop.advance(milliseconds(1500));
   CHECK(world.state() == HoldState::Failed);
@@ -229,7 +229,7 @@ TEST_CASE("errors are told and tried again") {
   World world;
   world.fake.fail_next("Content/Write", ErrorKind::Internal);
   world.keeper.set_desired({pull(1)});
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.state() == HoldState::Failed);
   world.loop.advance(milliseconds(60));
   CHECK(world.state() == HoldState::Held);
@@ -238,7 +238,7 @@ TEST_CASE("errors are told and tried again") {
 TEST_CASE("everything can be let go at once") {
   World world;
   world.keeper.set_desired({pull(1), pull(11), pull(21)});
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.fake.open_streams() == 3);
   world.keeper.release_all();
   CHECK(world.fake.open_streams() == 0);
@@ -249,11 +249,11 @@ TEST_CASE("everything can be let go at once") {
 TEST_CASE("a pull whose refs have changed is held anew") {
   World world;
   world.keeper.set_desired({pull(1)});
-  world.loop.settle();
+  world.loop.run_ready();
   HoldPull other = pull(1);
   other.config = config_ref(99);
   world.keeper.set_desired({other});
-  world.loop.settle();
+  world.loop.run_ready();
   CHECK(world.fake.is_held(config_ref(99).ref));
   CHECK_FALSE(world.fake.is_held(config_ref(2).ref));
 }
