@@ -14,7 +14,8 @@ namespace imagefs_guard {
 
 namespace {
 
-constexpr std::int64_t kRecordsPerWindow = 20;
+// A full node's 110 pods may all be judged at once, and again when their sizes are known.
+constexpr std::int64_t kRecordsPerWindow = 250;
 constexpr std::chrono::seconds kWindow{10};
 // Events are literals in the code; this only bounds what a mistake could cost.
 constexpr std::size_t kEventLimit = 256;
