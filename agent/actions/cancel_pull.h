@@ -1,8 +1,8 @@
 #pragma once
 /// Carries out CancelPull: deletes the pull's leases at containerd. A pull that waits at a hold
 /// fails within two seconds at 0 bytes; a running one at its next layer boundary. A pull that is
-/// cancelled while it unpacks leaves a directory that belongs to no snapshot: some seconds later,
-/// when the pull has failed, containerd is made to drop it.
+/// cancelled under way leaves directories that belong to no snapshot and files that belong to no
+/// blob: some seconds later, when the pull has failed, containerd is made to drop them.
 
 #include <map>
 #include <memory>
@@ -40,7 +40,8 @@ class CancelPullRunner {
   std::uint64_t next_id_ = 1;
   std::unique_ptr<Timer> sweep_timer_;
   int sweeps_left_ = 0;
-  Containerd::Call sweep_call_;
+  Containerd::Call directories_call_;
+  Containerd::Call files_call_;
 };
 
 }  // namespace imagefs_guard

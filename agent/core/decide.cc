@@ -23,6 +23,10 @@ constexpr Duration kBlindMaximum = std::chrono::seconds(30);
 /// The deletion of a lease is ordered again after this, should the pull still be there.
 constexpr Duration kCancelRepeat = std::chrono::seconds(10);
 
+/// A pull that was let go is cancelled only if it has looked too large for so long. What it writes
+/// shows at once in the free bytes, but only a moment later as written by it.
+constexpr Duration kShortConfirmed = std::chrono::seconds(2);
+
 constexpr Duration kBackoffFirst = std::chrono::seconds(1);
 constexpr int kBackoffDoublings = 6;  // 64 s
 /// Who is refused is not let in by asking again soon.
@@ -211,8 +215,14 @@ class Planner {
   void plan_live(const Pull& pull) {
     const Demand demand = ledger_->demand_of(*pull.manifest);
     PullReport report = report_of(pull, demand);
-    const bool fits = device_->available_bytes - outstanding_mid_ - demand.peak_mid_bytes() >=
-                      decision_.node.floor.bytes;
+    const bool is_short = device_->available_bytes - outstanding_mid_ - demand.peak_mid_bytes() <
+                          decision_.node.floor.bytes;
+    const bool fits = !is_short || !is_confirmed_short(pull);
+    PullMemory& memory = decision_.memory.pulls[pull.manifest->manifest_digest];
+    if (!is_short) {
+      memory.admitted = true;
+      memory.short_since.reset();
+    }
     report.verdict = fits ? Verdict::Fits : Verdict::DoesNotFit;
     report.sentence = verdict_sentence(report, decision_.node);
     if (pull.pods.empty() && is_abandoned(pull)) {
@@ -230,6 +240,17 @@ class Planner {
       commit(pull, demand);
     }
     decision_.pulls.push_back(std::move(report));
+  }
+
+  /// One that was never let go is stopped at once; see kShortConfirmed for the others. At the
+  /// floor there is no time to look again.
+  bool is_confirmed_short(const Pull& pull) {
+    PullMemory& memory = decision_.memory.pulls[pull.manifest->manifest_digest];
+    if (!memory.short_since.has_value()) {
+      memory.short_since = snapshot_.taken_at;
+    }
+    return !memory.admitted || device_->available_bytes < decision_.node.floor.bytes ||
+           snapshot_.taken_at - *memory.short_since >= kShortConfirmed;
   }
 
   [[nodiscard]] Balance bytes_balance(const Pull& pull, const Demand& demand) const {
@@ -310,6 +331,7 @@ class Planner {
       plan_unwanted(pull, report);
     } else if (report.verdict == Verdict::Fits && !must_not_start(snapshot_, policy_, pull)) {
       release(pull, report);
+      decision_.memory.pulls[pull.manifest->manifest_digest].admitted = true;
       commit(pull, demand);
     } else {
       wait(pull, balance, report);
@@ -376,7 +398,10 @@ class Planner {
       }
     }
     decision_.actions.emplace_back(std::move(action));
-    decision_.memory.pulls[manifest.manifest_digest].released_at.reset();
+    PullMemory& memory = decision_.memory.pulls[manifest.manifest_digest];
+    memory.released_at.reset();
+    memory.admitted = false;
+    memory.short_since.reset();
   }
 
   void release(const Pull& pull, const PullReport& report) {

@@ -166,6 +166,45 @@ TEST_CASE("a pull found under way that would cross the floor is cancelled and it
   CHECK(actions_of<CancelPull>(decide(node.snapshot_, decision.memory, default_policy())).empty());
 }
 
+TEST_CASE("a pull that was let go is cancelled only when it stays too large") {
+  TestNode node(gib(10000), gib(3000), gib(1000));
+  node.image("x", 1, {layer(1, gib(500), gib(900))})
+      .pod({.name = "first", .image = "x"})
+      .lease("pull-1", 1)
+      .ingest(1, gib(200), gib(500));
+  Decision decision = decide(node.snapshot_, {}, default_policy());
+  // Free bytes have gone that nobody is yet known to have written.
+  const auto free_in = [&](std::int64_t available, std::chrono::milliseconds later) {
+    node.snapshot_.filesystems->front().available_bytes = available;
+    node.snapshot_.taken_at += later;
+    node.snapshot_.runtime_observed_at = node.snapshot_.taken_at;
+    decision = decide(node.snapshot_, decision.memory, default_policy());
+    return actions_of<CancelPull>(decision).size();
+  };
+  constexpr std::chrono::milliseconds kSoon(1900);
+  CHECK(free_in(gib(2100), kSoon) == 0);
+  CHECK(report_of(decision, "x").verdict == Verdict::Fits);
+  CHECK(free_in(gib(2100), kSoon) == 0);
+  CHECK(free_in(gib(2400), kSoon) == 0);  // its bytes have been found
+  CHECK(free_in(gib(2100), kSoon) == 0);
+  CHECK(free_in(gib(2100), 2 * kSoon) == 1);
+
+  decision = decide(node.snapshot_, {}, default_policy());
+  CHECK(actions_of<CancelPull>(decision).size() == 1);  // never let go by us
+}
+
+TEST_CASE("at the floor there is no time to look again") {
+  TestNode node(gib(10000), gib(3000), gib(1000));
+  node.image("x", 1, {layer(1, gib(500), gib(900))})
+      .pod({.name = "first", .image = "x"})
+      .lease("pull-1", 1)
+      .ingest(1, gib(200), gib(500));
+  const Decision before = decide(node.snapshot_, {}, default_policy());
+  node.snapshot_.filesystems->front().available_bytes = gib(999);
+  const Decision decision = decide(node.snapshot_, before.memory, default_policy());
+  CHECK(actions_of<CancelPull>(decision).size() == 1);
+}
+
 TEST_CASE("what is written already is subtracted once") {
   TestNode node(gib(10000), gib(3000), gib(1000));
   node.image("x", 1, {layer(1, gib(500), gib(900))})

@@ -31,6 +31,9 @@ struct StageState {
 struct PullMemory {
   MonotonicTime first_seen{};
   std::optional<MonotonicTime> released_at;  // let go by us; its bytes are promised
+  bool admitted = false;                     // was let go, or fitted when it was found under way
+  /// Since when an admitted pull under way has looked too large, at every look.
+  std::optional<MonotonicTime> short_since;
   /// Leases whose deletion was ordered, and when: the same one is ordered again only later.
   std::vector<std::string> cancelled_leases;
   MonotonicTime cancelled_at{};

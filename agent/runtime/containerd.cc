@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "agent/core/sha256.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -15,6 +17,7 @@ constexpr std::chrono::seconds kCallDeadline{5};
 constexpr std::chrono::seconds kListDeadline{30};
 // Its own name, so that it can be found should the removal not have come.
 constexpr std::string_view kOrphanKey = "imagefs-guard-drop-orphans";
+constexpr std::string_view kOrphanBlob = "imagefs-guard drops orphans\n";
 
 template <typename T>
 Result<T> ended(T value, const std::optional<Error>& error, Result<void> end) {
@@ -258,17 +261,46 @@ Containerd::Call Containerd::remove_snapshot(std::string_view key, Done<void> do
                  std::move(done));
 }
 
+void Containerd::run_steps(Call& current, std::vector<Step> steps, Done<void> done) {
+  Step step = std::move(steps.front());
+  steps.erase(steps.begin());
+  current = command(step.method,
+                    std::move(step.request),
+                    [this, &current, steps = std::move(steps), done = std::move(done)](
+                        Result<void> result) mutable {
+                      const bool good = result || result.error().kind == ErrorKind::AlreadyExists;
+                      if (good && !steps.empty()) {
+                        run_steps(current, std::move(steps), std::move(done));
+                      } else {
+                        done(good ? Result<void>() : std::move(result));
+                      }
+                    });
+}
+
 Containerd::Call Containerd::drop_orphan_directories(Done<void> done) {
   auto chain = std::make_unique<CallChain>();
-  chain->current = prepare_snapshot(
-      kOrphanKey, [this, raw = chain.get(), done = std::move(done)](Result<void> prepared) {
-        // One that was left there before is as good.
-        if (!prepared && prepared.error().kind != ErrorKind::AlreadyExists) {
-          done(std::move(prepared));
-          return;
-        }
-        raw->current = remove_snapshot(kOrphanKey, done);
-      });
+  run_steps(chain->current,
+            {{"/containerd.services.snapshots.v1.Snapshots/Prepare",
+              wire::encode_prepare({.snapshotter = snapshotter_, .key = kOrphanKey})},
+             {"/containerd.services.snapshots.v1.Snapshots/Remove",
+              wire::encode_snapshot_key({.snapshotter = snapshotter_, .key = kOrphanKey})}},
+            std::move(done));
+  return chain;
+}
+
+Containerd::Call Containerd::drop_orphan_files(Done<void> done) {
+  const Digest digest = sha256(kOrphanBlob);
+  auto chain = std::make_unique<CallChain>();
+  run_steps(
+      chain->current,
+      {{"/containerd.services.content.v1.Content/Write",
+        wire::encode_write_blob(kOrphanKey, digest, kOrphanBlob)},
+       {"/containerd.services.content.v1.Content/Delete",
+        wire::encode_one_string(to_string(digest))},
+       {"/containerd.services.leases.v1.Leases/Create", wire::encode_create_lease(kOrphanKey)},
+       {"/containerd.services.leases.v1.Leases/Delete",
+        wire::encode_delete_lease(kOrphanKey, /* synchronous= */ true)}},
+      std::move(done));
   return chain;
 }
 
@@ -290,13 +322,13 @@ Containerd::Call Containerd::subscribe(std::function<void(const wire::Containerd
 
 Containerd::Call Containerd::open_write(const std::string& ref,
                                         const Digest& expected,
-                                        std::function<void(Result<std::int64_t>)> on_held,
+                                        std::function<void(Result<wire::WriteStatus>)> on_held,
                                         std::function<void(Result<void>)> done) {
   return client_.open_stream(
       "/containerd.services.content.v1.Content/Write",
       wire::encode_write_stat(ref, expected),
       [on_held = std::move(on_held)](std::string_view message) {
-        on_held(wire::decode_write_offset(message));
+        on_held(wire::decode_write_status(message));
       },
       std::move(done));
 }

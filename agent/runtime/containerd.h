@@ -61,25 +61,38 @@ class Containerd {
   /// Prepares and removes a snapshot of our own: a removal makes containerd drop directories that
   /// belong to no snapshot, as a pull leaves them that was cancelled while it unpacked.
   [[nodiscard]] Call drop_orphan_directories(Done<void> done);
+  /// Makes containerd drop files that belong to no blob, as a pull leaves them whose lease went
+  /// while it downloaded. It looks for them only in a garbage collection after the deletion of a
+  /// blob: so a blob of our own (28 bytes) is written and deleted, and then a lease of our own,
+  /// which is the one thing that starts a collection at once.
+  [[nodiscard]] Call drop_orphan_files(Done<void> done);
 
   /// Events of images, snapshots and content until the stream ends (`done`).
   [[nodiscard]] Call subscribe(std::function<void(const wire::ContainerdEvent&)> on_event,
                                std::function<void(Result<void>)> done);
 
-  /// Locks the ref (see hold.h). `on_held` gets the offset of the ingest; `done` is the end of the
+  /// Locks the ref (see hold.h). `on_held` gets what the ingest has; `done` is the end of the
   /// stream or the refusal.
   [[nodiscard]] Call open_write(const std::string& ref,
                                 const Digest& expected,
-                                std::function<void(Result<std::int64_t>)> on_held,
+                                std::function<void(Result<wire::WriteStatus>)> on_held,
                                 std::function<void(Result<void>)> done);
 
  private:
+  struct Step {
+    const char* method;
+    std::string request;
+  };
+
   template <typename T>
   [[nodiscard]] Call unary(const char* method,
                            std::string request,
                            Result<T> (*decode)(std::string_view),
                            Done<T> done);
   [[nodiscard]] Call command(const char* method, std::string request, Done<void> done);
+  /// Commands one after the other, each into `current`. What is there already (AlreadyExists) is
+  /// as good as created.
+  void run_steps(Call& current, std::vector<Step> steps, Done<void> done);
   template <typename T>
   [[nodiscard]] Call list(const char* method,
                           std::string request,

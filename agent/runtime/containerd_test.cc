@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "agent/core/sha256.h"
 #include "agent/runtime/fake_containerd.h"
 #include "tests/unit/fake_loop.h"
 
@@ -97,6 +98,25 @@ TEST_CASE("orphans are dropped with a snapshot that does not stay") {
   world.fake.fail_next("Snapshots/Prepare", ErrorKind::AlreadyExists);
   CHECK(world.wait<void>(
       [&](auto done) { return world.containerd.drop_orphan_directories(std::move(done)); }));
+}
+
+TEST_CASE("orphaned files are dropped with a blob that does not stay") {
+  World world;
+  const auto drop = [&] {
+    world.fake.orphan_files = {"blobs/sha256/1"};
+    const Result<void> result = world.wait<void>(
+        [&](auto done) { return world.containerd.drop_orphan_files(std::move(done)); });
+    CHECK(world.fake.blobs.empty());
+    return result;
+  };
+  CHECK(drop());
+  CHECK(world.fake.orphan_files.empty());
+  world.fake.blobs[to_string(sha256("imagefs-guard drops orphans\n"))] = "from before";
+  CHECK(drop());
+  CHECK(world.fake.orphan_files.empty());
+  world.fake.fail_next("Content/Write", ErrorKind::ResourceExhausted);  // a full disk
+  CHECK(drop().error().kind == ErrorKind::ResourceExhausted);
+  CHECK(world.fake.calls["Content/Delete"] == 2);
 }
 
 TEST_CASE("a call that is destroyed does not answer") {

@@ -37,9 +37,14 @@ class FakeContainerd final : public GrpcClient {
   std::map<std::string, std::int64_t> committed;   // snapshot name → usage
   std::map<std::string, std::int64_t> active;      // snapshot key → usage
   std::map<std::string, std::int64_t> ingests;     // ref → offset
+  std::int64_t ingest_total_bytes = 0;             // what is said of each; 0 = not known
   std::map<std::string, FakeLease> leases;
   std::set<std::string> locked_by_pulls;  // refs
-  std::map<std::string, int> calls;       // by method, without the service
+  // Left by pulls that were cancelled under way. Directories go with the next removal of a
+  // snapshot, files with the collection that follows the next deletion of a blob.
+  std::set<std::string> orphan_directories;
+  std::set<std::string> orphan_files;
+  std::map<std::string, int> calls;  // by method, without the service
 
   /// Fails the next call of that method ("List" of "…Images/List": "Images/List").
   void fail_next(const std::string& method, ErrorKind kind) { failures_[method] = kind; }
@@ -174,7 +179,8 @@ class FakeContainerd final : public GrpcClient {
       answer(*call, {}, Error{failure->second, "as the test wants"});
       failures_.erase(failure);
     } else {
-      serve(*call, name, read_fields(request));
+      const bool synchronous = request.ends_with("\x10\x01");  // Leases.Delete's second field
+      serve(*call, name, read_fields(request), synchronous);
     }
     return call;
   }
@@ -212,23 +218,40 @@ class FakeContainerd final : public GrpcClient {
     });
   }
 
-  void serve(FakeCall& call, const std::string& name, Fields fields) {
-    if (name == "Content/Write") {
+  void serve(FakeCall& call, const std::string& name, Fields fields, bool is_synchronous) {
+    if (name == "Content/Write" && fields.contains(6)) {
+      serve_write_blob(call, fields[4], fields[6]);
+    } else if (name == "Content/Write") {
       serve_write(call, fields[2], fields[4]);
+    } else if (name == "Content/Delete") {
+      blob_deleted_ = true;
+      answer(call, "", blobs.erase(fields[1]) > 0 ? Result<void>() : not_found(fields[1]));
     } else if (name == "Events/Subscribe") {
       call.subscribed = true;
     } else if (name == "Content/Abort") {
       answer(call, "", ingests.erase(fields[1]) > 0 ? Result<void>() : not_found(fields[1]));
+    } else if (name == "Leases/Create") {
+      const bool is_new = leases.emplace(fields[1], FakeLease{.expires = false}).second;
+      answer(call, "", is_new ? Result<void>() : already_exists(fields[1]));
     } else if (name == "Leases/Delete") {
+      if (is_synchronous && leases.contains(fields[1]) && blob_deleted_) {
+        orphan_files.clear();  // a collection runs at once
+      }
       answer(call, "", leases.erase(fields[1]) > 0 ? Result<void>() : not_found(fields[1]));
     } else if (name == "Snapshots/Prepare") {
       active[fields[2]] = 0;
       answer(call, "", {});
     } else if (name == "Snapshots/Remove") {
+      orphan_directories.clear();
       answer(call, "", active.erase(fields[2]) > 0 ? Result<void>() : not_found(fields[2]));
     } else {
       serve_read(call, name, fields);
     }
+  }
+
+  void serve_write_blob(FakeCall& call, const std::string& expected, const std::string& data) {
+    const bool is_new = blobs.emplace(expected, data).second;
+    answer(call, "", is_new ? Result<void>() : already_exists(expected));
   }
 
   void serve_write(FakeCall& call, const std::string& ref, const std::string& expected) {
@@ -240,7 +263,9 @@ class FakeContainerd final : public GrpcClient {
       ingests.try_emplace(ref, 0);
       call.held_ref = ref;
       std::string message;
-      Writer(message).add_int64(4, ingests[ref]);
+      Writer writer(message);
+      writer.add_int64(4, ingests[ref]);
+      writer.add_int64(5, ingest_total_bytes);
       send(call, message);
     }
   }
@@ -396,6 +421,10 @@ class FakeContainerd final : public GrpcClient {
     return {};
   }
 
+  static Error already_exists(const std::string& what) {
+    return Error{ErrorKind::AlreadyExists, what + ": already exists"};
+  }
+
   static Error not_found(const std::string& what) {
     return Error{ErrorKind::NotFound, what + ": not found"};
   }
@@ -403,6 +432,7 @@ class FakeContainerd final : public GrpcClient {
   EventLoop& loop_;
   std::vector<FakeCall*> calls_;
   std::map<std::string, ErrorKind> failures_;
+  bool blob_deleted_ = false;
 };
 
 }  // namespace imagefs_guard

@@ -33,7 +33,7 @@ HoldState layers_state(const std::vector<std::shared_ptr<RefHold>>& layers) {
 
 }  // namespace
 
-/// After a release: removes the empty ingest of a hold that no pull took over. The ref is locked
+/// After a release: removes the ingest of a hold that no pull took over. The ref is locked
 /// for it, so that nothing of a pull's can be aborted: if a pull has it, or the blob is here, there
 /// is nothing to do.
 class HoldKeeper::Sweep {
@@ -59,7 +59,7 @@ class HoldKeeper::Sweep {
     if (finished || abort_) {
       return;
     }
-    if (lock_->state() != HoldState::Held || lock_->offset_bytes() != 0) {
+    if (lock_->state() != HoldState::Held || lock_->has_partial_download()) {
       finish();
       return;
     }
@@ -111,6 +111,9 @@ void HoldKeeper::set_desired(const std::vector<HoldPull>& pulls) {
     Entry& entry = found->second;
     entry.pull = *pull;
     entry.config->nudge();
+    if (entry.config->state() == HoldState::Held) {
+      drop_layers(entry);
+    }
     for (const std::shared_ptr<RefHold>& layer : entry.layers) {
       layer->nudge();
     }
@@ -141,9 +144,7 @@ std::shared_ptr<RefHold> HoldKeeper::open(const RefHold::Options& options) {
 void HoldKeeper::end(Entry& entry, bool sweep) {
   if (sweep) {
     sweep_later(entry.config);
-    for (const std::shared_ptr<RefHold>& layer : entry.layers) {
-      sweep_later(layer);
-    }
+    drop_layers(entry);
   }
   entry.config.reset();
   entry.layers.clear();
@@ -213,8 +214,14 @@ bool HoldKeeper::open_layers(Entry& entry) {
   return true;
 }
 
+void HoldKeeper::drop_layers(Entry& entry) {
+  for (const std::shared_ptr<RefHold>& layer : std::exchange(entry.layers, {})) {
+    sweep_later(layer);
+  }
+}
+
 void HoldKeeper::sweep_later(const std::shared_ptr<RefHold>& hold) {
-  if (hold.use_count() > 1 || hold->state() != HoldState::Held || hold->offset_bytes() != 0 ||
+  if (hold.use_count() > 1 || hold->state() != HoldState::Held || hold->has_partial_download() ||
       sweeps_.size() >= kSweepsLimit) {
     return;
   }

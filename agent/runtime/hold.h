@@ -68,6 +68,9 @@ class HoldKeeper {
   void update_all();
   void update(Entry& entry);
   [[nodiscard]] bool open_layers(Entry& entry);
+  /// Once the config is held no layer starts. A layer's ingest would only keep the file of a
+  /// cancelled download from containerd's garbage collection.
+  void drop_layers(Entry& entry);
   [[nodiscard]] std::shared_ptr<RefHold> open(const RefHold::Options& options);
   void sweep_later(const std::shared_ptr<RefHold>& hold);
   void sweep();

@@ -188,6 +188,27 @@ TEST_CASE("the config is here: every missing layer is held instead") {
   }
 }
 
+TEST_CASE("the config goes away and is held: the layers' ingests must not stay") {
+  World world;
+  world.fake.blobs[to_string(digest(2))] = "{}";
+  world.fake.ingests["layer-" + to_string(digest(8))] = 100;  // complete, of a cancelled pull
+  world.fake.ingest_total_bytes = 100;
+  const std::vector<HoldPull> named = {pull(1, {layer_ref(7), layer_ref(8)})};
+  world.keeper.set_desired(named);
+  world.loop.run_ready();
+  world.keeper.set_desired(named);
+  world.loop.run_ready();
+  CHECK(world.fake.is_held(layer_ref(8).ref));
+  world.fake.blobs.clear();
+  for (int i = 0; i < 10; ++i) {
+    world.loop.advance(seconds(1));
+    world.keeper.set_desired(named);
+  }
+  CHECK(world.state() == HoldState::Held);
+  CHECK(world.keeper.refs() == std::vector{config_ref(2).ref});
+  CHECK(world.fake.ingests.size() == 1);
+}
+
 TEST_CASE("two images may share a layer") {
   World world;
   world.fake.blobs[to_string(digest(2))] = "{}";

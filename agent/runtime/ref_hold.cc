@@ -49,17 +49,17 @@ void RefHold::open() {
   stream_ = containerd_.open_write(
       options_.ref.ref,
       options_.ref.expected,
-      [this](Result<std::int64_t> offset) { held(std::move(offset)); },
+      [this](Result<wire::WriteStatus> status) { held(std::move(status)); },
       [this](Result<void> end) { ended(std::move(end)); });
 }
 
-void RefHold::held(Result<std::int64_t> offset) {
-  if (!offset) {
+void RefHold::held(Result<wire::WriteStatus> status) {
+  if (!status) {
     // Not a Write reply: nothing is sure about this stream.
-    ended(std::move(offset).error());
+    ended(std::move(status).error());
     return;
   }
-  offset_bytes_ = *offset;
+  status_ = *status;
   back_off_ = Duration{0};
   enter(HoldState::Held, "");
 }

@@ -41,15 +41,18 @@ class RefHold {
   /// For Failed, and for Opening after the stream was cut.
   [[nodiscard]] const std::string& error() const { return error_; }
 
-  /// What the ingest had when it was locked; 0 unless an earlier download was interrupted.
-  [[nodiscard]] std::int64_t offset_bytes() const { return offset_bytes_; }
+  /// An earlier download was interrupted, and the next pull will go on from there. An ingest that
+  /// is complete at once is none: containerd has the file, but under no blob's name.
+  [[nodiscard]] bool has_partial_download() const {
+    return status_.offset_bytes != 0 && status_.offset_bytes != status_.total_bytes;
+  }
 
   /// Tries again what is not held and not tried by itself. Once a tick.
   void nudge();
 
  private:
   void open();
-  void held(Result<std::int64_t> offset);
+  void held(Result<wire::WriteStatus> status);
   void ended(Result<void> end);
   void retry_in(Duration delay);
   void enter(HoldState state, std::string error);
@@ -60,7 +63,7 @@ class RefHold {
   std::function<void()> changed_;
   HoldState state_ = HoldState::Opening;
   std::string error_;
-  std::int64_t offset_bytes_ = 0;
+  wire::WriteStatus status_;
   MonotonicTime locked_since_{};  // start of the present row of TooLate
   MonotonicTime tried_at_{};
   Duration back_off_{};

@@ -348,17 +348,31 @@ std::string encode_write_stat(std::string_view ref, const Digest& expected) {
   return message;
 }
 
-Result<std::int64_t> decode_write_offset(std::string_view message) {
-  std::int64_t offset_bytes = 0;
+std::string encode_write_blob(std::string_view ref, const Digest& expected, std::string_view data) {
+  constexpr std::int32_t kCommit = 2;
+  std::string message;
+  protozero::pbf_writer writer(message);
+  writer.add_enum(1, kCommit);
+  writer.add_string(2, ref.data(), ref.size());
+  writer.add_int64(3, static_cast<std::int64_t>(data.size()));
+  writer.add_string(4, to_string(expected));
+  writer.add_bytes(6, data.data(), data.size());
+  return message;
+}
+
+Result<WriteStatus> decode_write_status(std::string_view message) {
+  WriteStatus status;
   TRY(read_message(message, [&](protozero::pbf_reader& reader) -> Result<void> {
     if (reader.tag() == 4) {
-      offset_bytes = take_integer(reader);
+      status.offset_bytes = take_integer(reader);
+    } else if (reader.tag() == 5) {
+      status.total_bytes = take_integer(reader);
     } else {
       reader.skip();
     }
     return {};
   }));
-  return offset_bytes;
+  return status;
 }
 
 std::string encode_snapshot_key(const SnapshotKey& key) {

@@ -56,8 +56,18 @@ struct BlobRange {
 /// The STAT that opens a Write stream: it locks the ref and writes nothing.
 [[nodiscard]] std::string encode_write_stat(std::string_view ref, const Digest& expected);
 
+/// Content.Write that writes and commits a whole small blob in one message.
+[[nodiscard]] std::string encode_write_blob(std::string_view ref,
+                                            const Digest& expected,
+                                            std::string_view data);
+
 /// Offset of the ingest that Write's reply speaks of.
-[[nodiscard]] Result<std::int64_t> decode_write_offset(std::string_view message);
+struct WriteStatus {
+  std::int64_t offset_bytes = 0;  // what the ingest has
+  std::int64_t total_bytes = 0;   // 0 = containerd does not know
+};
+
+[[nodiscard]] Result<WriteStatus> decode_write_status(std::string_view message);
 
 // ---- snapshots ---------------------------------------------------------------------------
 
@@ -119,6 +129,11 @@ struct LeaseResources {
 };
 
 [[nodiscard]] Result<LeaseResources> decode_lease_resources(std::string_view message);
+
+/// Create of a lease without labels: it protects nothing and does not expire.
+[[nodiscard]] inline std::string encode_create_lease(std::string_view id) {
+  return encode_one_string(id);
+}
 
 /// Delete; synchronous means that garbage collection has run when the reply comes.
 [[nodiscard]] std::string encode_delete_lease(std::string_view id, bool synchronous);

@@ -110,6 +110,10 @@ TEST_CASE("requests have the documented fields") {
                             "config-x"
                             "\x22\x47") +
                     to_string(digest(0xab)));
+  CHECK(encode_write_blob("r", digest(0xab), "data") ==
+        std::string("\x08\x02\x12\x01r\x18\x04\x22\x47") + to_string(digest(0xab)) +
+            "\x32\x04"
+            "data");
   CHECK(encode_snapshot_key({.snapshotter = "s", .key = "k"}) == "\x0a\x01s\x12\x01k");
   CHECK(encode_delete_lease("l", false) == "\x0a\x01l");
   CHECK(encode_delete_lease("l", true) == "\x0a\x01l\x10\x01");
@@ -172,7 +176,13 @@ TEST_CASE("ingests and blobs") {
           w.add_int64(1, 5);
           w.add_bytes(2, "data");
         })).value() == "data");
-  CHECK(decode_write_offset(built([](Writer& w) { w.add_int64(4, 12); })).value() == 12);
+  const auto write_status = decode_write_status(built([](Writer& w) {
+    w.add_int64(4, 12);
+    w.add_int64(5, 13);
+  }));
+  REQUIRE(write_status);
+  CHECK(write_status->offset_bytes == 12);
+  CHECK(write_status->total_bytes == 13);
   CHECK(decode_usage(built([](Writer& w) {
           w.add_int64(1, 1000);
           w.add_int64(2, 3);

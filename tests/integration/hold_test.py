@@ -4,7 +4,7 @@
 import json
 import time
 
-from harness import (CONDITION, FITS_HELD_MS, HEADROOM, LAYERS, MIB, STAGE, STATUS, TAINT, Layer,
+from harness import (CONDITION, SIZES_WAIT_MS, HEADROOM, LAYERS, MIB, STAGE, STATUS, TAINT, Layer,
                      NodeTest, run_tests)
 
 
@@ -61,7 +61,8 @@ class HoldTest(NodeTest):
         agent.wait_for("verdict", verdict="Fits")
         self.until(lambda: self.cluster.job_result("flow") == "Complete", 30, "the Job")
         for released in agent.records("pull_released"):  # none, where it was judged at once
-            self.assertLessEqual(released["held_ms"], FITS_HELD_MS)
+            # By a verdict, not because the sizes took too long. tests/cluster measures the time.
+            self.assertLess(released["held_ms"], SIZES_WAIT_MS)
         self.assertEqual(self.cluster.events("PullHeld"), [])
         self.assertNotIn(TAINT, self.cluster.taints())
 
