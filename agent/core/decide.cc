@@ -5,6 +5,7 @@
 
 #include "agent/core/drain.h"
 #include "agent/core/publish.h"
+#include "agent/core/room.h"
 #include "agent/core/stage.h"
 #include "agent/core/words.h"
 
@@ -85,10 +86,12 @@ class Planner {
     decision_.memory.blind_since.reset();
     const Pulls pulls = collect_pulls(snapshot_, decision_.memory, policy_);
     remember(pulls);
-    ledger_.emplace(*snapshot_.runtime, device_->kind, policy_.discard_unpacked_layers);
-    settled_.emplace(*snapshot_.runtime, device_->kind, policy_.discard_unpacked_layers);
-    settled_available_ = device_->available_bytes + ledger_->settling_bytes(snapshot_.manifests);
-    settled_inodes_ = device_->inodes_free;
+    room_.emplace(RoomSetup{.runtime = *snapshot_.runtime,
+                            .manifests = snapshot_.manifests,
+                            .device = *device_,
+                            .floor = decision_.node.floor,
+                            .discards = policy_.discard_unpacked_layers,
+                            .floor_margin_bytes = policy_.floor_margin_bytes});
     for (const Pull& pull : pulls.pulls) {
       ask_for_config(pull);
       pull.is_live() ? plan_live(pull) : plan_waiting(pull);
@@ -100,9 +103,9 @@ class Planner {
 
   void finish_node() {
     NodeReport& node = decision_.node;
-    node.outstanding_bytes = outstanding_;
+    node.outstanding_bytes = outstanding();
     if (device_ != nullptr) {
-      node.forecast_low_bytes = device_->available_bytes - outstanding_;
+      node.forecast_low_bytes = device_->available_bytes - outstanding();
       node.headroom_bytes = node.forecast_low_bytes - node.floor.bytes;
     }
     plan_stage();
@@ -188,7 +191,7 @@ class Planner {
                       .is_protected = pull.is_protected,
                       .arrival = pull.arrival,
                       .demand = demand,
-                      .outstanding_bytes = outstanding_};
+                      .outstanding_bytes = outstanding()};
     if (report.image.empty()) {
       report.image = to_string(pull.manifest->manifest_digest);
     }
@@ -200,23 +203,15 @@ class Planner {
     return report;
   }
 
-  /// Its bytes are promised from here on.
-  void commit(const Pull& pull, const Demand& demand) {
-    ledger_->claim(*pull.manifest);
-    settled_->settle(*pull.manifest);
-    outstanding_ += demand.peak_high_bytes();
-    outstanding_mid_ += demand.peak_mid_bytes();
-    outstanding_inodes_ += demand.inodes;
-    settled_available_ += demand.discarded_bytes - demand.peak_high_bytes();
-    settled_inodes_ -= demand.inodes;
+  [[nodiscard]] std::int64_t outstanding() const {
+    return room_.has_value() ? room_->outstanding_bytes() : 0;
   }
 
   /// A pull that writes already: goes on if the disk can take the rest of it and of those before.
   void plan_live(const Pull& pull) {
-    const Demand demand = ledger_->demand_of(*pull.manifest);
+    const Demand demand = room_->demand_of(*pull.manifest);
     PullReport report = report_of(pull, demand);
-    const bool is_short = device_->available_bytes - outstanding_mid_ - demand.peak_mid_bytes() <
-                          decision_.node.floor.bytes;
+    const bool is_short = !room_->fits_by_middle(demand);
     const bool fits = !is_short || !is_confirmed_short(pull);
     PullMemory& memory = decision_.memory.pulls[pull.manifest->manifest_digest];
     if (!is_short) {
@@ -235,9 +230,9 @@ class Planner {
         protected_waits_ |= pull.is_protected;
       }
       // It writes on to its next layer boundary: nobody else may have those bytes before it ends.
-      outstanding_ += demand.peak_high_bytes();
+      room_->reserve(demand);
     } else {
-      commit(pull, demand);
+      room_->commit(*pull.manifest, demand);
     }
     decision_.pulls.push_back(std::move(report));
   }
@@ -253,40 +248,13 @@ class Planner {
            snapshot_.taken_at - *memory.short_since >= kShortConfirmed;
   }
 
-  [[nodiscard]] Balance bytes_balance(const Pull& pull, const Demand& demand) const {
-    const Demand later = settled_->demand_of(*pull.manifest);
-    return {.available = device_->available_bytes,
-            .floor = decision_.node.floor.bytes,
-            .outstanding = outstanding_,
-            .peak = demand.peak_high_bytes(),
-            .steady = later.steady_high_bytes(policy_.discard_unpacked_layers),
-            .reclaimable = 0,
-            .here_discarded = demand.here_discarded_bytes,
-            .settled_available = settled_available_,
-            .settled_peak = later.peak_high_bytes()};
-  }
-
-  [[nodiscard]] Verdict judge_inodes(const Demand& demand) const {
-    if (device_->inodes <= 0) {
-      return Verdict::Fits;  // filesystems without a fixed number of inodes report 0
-    }
-    return judge({.available = device_->inodes_free,
-                  .floor = decision_.node.floor.inodes,
-                  .outstanding = outstanding_inodes_,
-                  .peak = demand.inodes,
-                  .steady = demand.inodes,
-                  .settled_available = settled_inodes_,
-                  .settled_peak = demand.inodes});
-  }
-
   /// Whether letting this one go would take the room that one before it is waiting for.
   [[nodiscard]] bool would_overtake(const Pull& pull, const Demand& demand) const {
     if (protected_waits_ && !pull.is_protected) {
       return true;
     }
-    const std::int64_t after =
-        settled_available_ + demand.discarded_bytes - demand.peak_high_bytes();
-    return queued_peak_ > 0 && after - queued_peak_ < decision_.node.floor.bytes;
+    return queued_peak_ > 0 &&
+           room_->settled_after(demand) - queued_peak_ < decision_.node.floor.bytes;
   }
 
   /// Whether to hold first and judge when the sizes are known, in a moment. A pull that fits even
@@ -296,12 +264,12 @@ class Planner {
       return false;
     }
     const std::int64_t unknown = pull.incomplete ? demand.download_bytes : demand.pending_bytes;
-    const std::int64_t left = device_->available_bytes - outstanding_ - demand.peak_high_bytes();
+    const std::int64_t left = device_->available_bytes - outstanding() - demand.peak_high_bytes();
     return left - unknown * kUnknownRatio < decision_.node.floor.bytes;
   }
 
   void plan_waiting(const Pull& pull) {
-    const Demand demand = ledger_->demand_of(*pull.manifest);
+    const Demand demand = room_->demand_of(*pull.manifest);
     PullReport report = report_of(pull, demand);
     if (waits_for_sizes(pull, demand)) {
       report.waits_for_sizes = true;
@@ -312,19 +280,15 @@ class Planner {
       decision_.pulls.push_back(std::move(report));
       return;
     }
-    const Balance balance = bytes_balance(pull, demand);
-    report.verdict = worse(judge(balance), judge_inodes(demand));
+    const Balance balance = room_->balance(*pull.manifest, demand);
+    const Room::Judgement judgement = room_->verdict(*pull.manifest, demand);
+    report.verdict = judgement.verdict;
+    report.by_inodes = judgement.by_inodes;
     if (report.verdict == Verdict::Fits && would_overtake(pull, demand)) {
       report.verdict = Verdict::FitsLater;
     }
     if (report.verdict == Verdict::DoesNotFit || report.verdict == Verdict::NeverFits) {
-      report.smallest_volume_gib =
-          smallest_volume_gib({.capacity_bytes = device_->capacity_bytes,
-                               .available_bytes = device_->available_bytes - outstanding_,
-                               .reclaimable_bytes = balance.reclaimable,
-                               .peak_bytes = balance.peak,
-                               .threshold = decision_.node.floor.threshold,
-                               .floor_margin_bytes = policy_.floor_margin_bytes});
+      report.smallest_volume_gib = room_->smallest_volume_gib(balance.peak);
     }
     report.sentence = verdict_sentence(report, decision_.node);
     if (pull.pods.empty()) {
@@ -332,7 +296,7 @@ class Planner {
     } else if (report.verdict == Verdict::Fits && !must_not_start(snapshot_, policy_, pull)) {
       release(pull, report);
       decision_.memory.pulls[pull.manifest->manifest_digest].admitted = true;
-      commit(pull, demand);
+      room_->commit(*pull.manifest, demand);
     } else {
       wait(pull, balance, report);
     }
@@ -392,7 +356,7 @@ class Planner {
                     .reason = report.sentence};
     for (const Layer& layer : manifest.layers) {
       const auto same = std::ranges::find(action.layers, layer.digest, &HoldRef::expected);
-      if (!ledger_->has_chain(layer.chain_id) && same == action.layers.end()) {
+      if (!room_->has_chain(layer.chain_id) && same == action.layers.end()) {
         action.layers.push_back(
             {.ref = "layer-" + to_string(layer.digest), .expected = layer.digest});
       }
@@ -485,13 +449,7 @@ class Planner {
   const Policy& policy_;
   Decision& decision_;
   const Filesystem* device_ = nullptr;
-  std::optional<Ledger> ledger_;
-  std::optional<Ledger> settled_;
-  std::int64_t outstanding_ = 0;
-  std::int64_t outstanding_mid_ = 0;
-  std::int64_t outstanding_inodes_ = 0;
-  std::int64_t settled_available_ = 0;
-  std::int64_t settled_inodes_ = 0;
+  std::optional<Room> room_;
   std::int64_t queued_peak_ = 0;
   bool protected_waits_ = false;
   int waiting_slots_ = 0;

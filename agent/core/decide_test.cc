@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include "agent/core/words.h"
 #include "tests/unit/builders.h"
 
 namespace imagefs_guard {
@@ -422,17 +421,6 @@ TEST_CASE("a failed write backs off, a refused one for longer") {
   node.snapshot_.taken_at += std::chrono::seconds(50);
   node.snapshot_.runtime_observed_at = node.snapshot_.taken_at;
   CHECK(actions_of<SetTaint>(decide(node.snapshot_, decision.memory, default_policy())).empty());
-}
-
-TEST_CASE("people read GiB") {
-  CHECK(gib_text(gib(1290)) == "12.9");
-  CHECK(gib_text(gib(62)) == "0.62");
-  CHECK(gib_text(gib(5)) == "0.05");
-  CHECK(gib_text(0) == "0.00");
-  CHECK(gib_text((std::int64_t{1} << 30) - 1) == "1.00");
-  CHECK(gib_text(gib(-340)) == "-3.4");
-  CHECK(shorten("abc", 3) == "abc");
-  CHECK(shorten("aäöü", 6) == "aä…");
 }
 
 }  // namespace

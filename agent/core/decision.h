@@ -29,6 +29,7 @@ struct PullReport {
   Demand demand;
   std::int64_t outstanding_bytes = 0;
   std::int64_t smallest_volume_gib = 0;  // for NeverFits and DoesNotFit
+  bool by_inodes = false;                // the verdict is that of inodes: bytes alone would do
   std::vector<std::string> pods;         // "namespace/name"
   /// "needs 12.9 GiB at its peak (…); 9.5 GiB free, floor 2.0 GiB; never fits this volume, …"
   std::string sentence;

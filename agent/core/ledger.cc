@@ -18,6 +18,20 @@ const T* find_sorted(const std::vector<T>& list, const Digest& digest, Key key) 
 
 }  // namespace
 
+const char* to_string(LayerPresence presence) {
+  switch (presence) {
+    case LayerPresence::Missing:
+      return "to come";
+    case LayerPresence::Downloaded:
+      return "downloaded";
+    case LayerPresence::Unpacked:
+      return "here";
+    case LayerPresence::Promised:
+      return "shared";
+  }
+  return "unknown";
+}
+
 Ledger::Ledger(const RuntimeState& runtime, FilesystemKind kind, bool discards)
     : runtime_(runtime), kind_(kind), discards_(discards) {}
 
@@ -51,36 +65,66 @@ std::size_t Ledger::first_missing(const ImageManifest& manifest) const {
   return 0;
 }
 
+LayerDemand Ledger::missing_layer(const Layer& layer, bool repeats) const {
+  LayerDemand demand{.digest = layer.digest,
+                     .compressed_bytes = layer.compressed_bytes,
+                     .size = estimate_unpacked(layer, kind_)};
+  const bool comes_with_another = repeats || claimed_blobs_.contains(layer.digest);
+  if (!comes_with_another) {
+    demand.here_bytes = std::min(blob_bytes_here(layer.digest), layer.compressed_bytes);
+    demand.download_bytes = layer.compressed_bytes - demand.here_bytes;
+  }
+  if (demand.download_bytes == 0) {
+    demand.presence = LayerPresence::Downloaded;
+  }
+  if (const ActiveExtract* extract =
+          find_sorted(runtime_.extracts, layer.chain_id, &ActiveExtract::chain_id)) {
+    demand.written_bytes = std::max<std::int64_t>(extract->unpacked_bytes, 0);
+  }
+  return demand;
+}
+
 Demand Ledger::demand_of(const ImageManifest& manifest) const {
   Demand demand;
   demand.layers = static_cast<int>(manifest.layers.size());
   std::set<Digest> own;
   for (std::size_t i = first_missing(manifest); i < manifest.layers.size(); ++i) {
     const Layer& layer = manifest.layers[i];
+    const LayerDemand missing = missing_layer(layer, !own.insert(layer.digest).second);
     ++demand.layers_missing;
-    const bool first_use = own.insert(layer.digest).second;
-    if (first_use && !claimed_blobs_.contains(layer.digest)) {
-      const std::int64_t here = std::min(blob_bytes_here(layer.digest), layer.compressed_bytes);
-      demand.download_bytes += layer.compressed_bytes - here;
-      if (discards_) {
-        demand.discarded_bytes += layer.compressed_bytes;
-        demand.here_discarded_bytes += here;
-      }
+    demand.download_bytes += missing.download_bytes;
+    if (discards_) {
+      demand.discarded_bytes += missing.download_bytes + missing.here_bytes;
+      demand.here_discarded_bytes += missing.here_bytes;
     }
-    const UnpackedSize size = estimate_unpacked(layer, kind_);
+    const UnpackedSize& size = missing.size;
     demand.layers_by_prior += size.source == SizeSource::Prior ? 1 : 0;
     demand.pending_bytes += layer.size_pending ? layer.compressed_bytes : 0;
-    std::int64_t written = 0;
-    if (const ActiveExtract* extract =
-            find_sorted(runtime_.extracts, layer.chain_id, &ActiveExtract::chain_id)) {
-      written = std::max<std::int64_t>(extract->unpacked_bytes, 0);
-    }
+    const std::int64_t written = missing.written_bytes;
     demand.unpack_low_bytes += std::max<std::int64_t>(size.low_bytes - written, 0);
     demand.unpack_mid_bytes += std::max<std::int64_t>(size.mid_bytes - written, 0);
     demand.unpack_high_bytes += std::max<std::int64_t>(size.high_bytes - written, 0);
     demand.inodes += size.inodes;
   }
   return demand;
+}
+
+std::vector<LayerDemand> Ledger::layers_of(const ImageManifest& manifest) const {
+  std::vector<LayerDemand> layers;
+  const std::size_t missing = first_missing(manifest);
+  std::set<Digest> own;
+  for (std::size_t i = 0; i < manifest.layers.size(); ++i) {
+    const Layer& layer = manifest.layers[i];
+    if (i >= missing) {
+      layers.push_back(missing_layer(layer, !own.insert(layer.digest).second));
+      continue;
+    }
+    const bool promised = claimed_chains_.contains(layer.chain_id);
+    layers.push_back({.digest = layer.digest,
+                      .compressed_bytes = layer.compressed_bytes,
+                      .presence = promised ? LayerPresence::Promised : LayerPresence::Unpacked});
+  }
+  return layers;
 }
 
 void Ledger::claim(const ImageManifest& manifest) {

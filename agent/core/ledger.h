@@ -5,10 +5,32 @@
 
 #include <cstdint>
 #include <set>
+#include <vector>
 
 #include "agent/core/node_snapshot.h"
+#include "agent/core/unpacked_size.h"
 
 namespace imagefs_guard {
+
+/// Missing: to be downloaded and unpacked. Downloaded: its blob is here, or comes with another
+/// layer. Unpacked: nothing to do. Promised: another pull brings it.
+enum class LayerPresence { Missing, Downloaded, Unpacked, Promised };
+
+/// "to come", "downloaded", "here", "shared": for tables.
+[[nodiscard]] const char* to_string(LayerPresence presence);
+
+/// What one layer adds; sums of these are a Demand.
+struct LayerDemand {
+  Digest digest;
+  std::int64_t compressed_bytes = 0;
+  LayerPresence presence = LayerPresence::Missing;
+  std::int64_t download_bytes = 0;  // of its blob, not yet written and not with another layer
+  std::int64_t here_bytes = 0;      // of its blob, counted once
+  UnpackedSize size;                // the whole layer; not estimated where nothing is to be done
+  std::int64_t written_bytes = 0;   // of it, unpacked already
+
+  bool operator==(const LayerDemand&) const = default;
+};
 
 /// What one pull adds to what is here and to what others have claimed already.
 struct Demand {
@@ -45,6 +67,9 @@ class Ledger {
   /// Additional demand of this image, beside what is here and what has been claimed.
   [[nodiscard]] Demand demand_of(const ImageManifest& manifest) const;
 
+  /// The same layer by layer, all of them.
+  [[nodiscard]] std::vector<LayerDemand> layers_of(const ImageManifest& manifest) const;
+
   /// The image's pull will write these: nobody else counts them again.
   void claim(const ImageManifest& manifest);
 
@@ -60,6 +85,8 @@ class Ledger {
  private:
   [[nodiscard]] std::int64_t blob_bytes_here(const Digest& digest) const;
   [[nodiscard]] std::size_t first_missing(const ImageManifest& manifest) const;
+  /// `repeats`: an earlier layer of the image has the same blob.
+  [[nodiscard]] LayerDemand missing_layer(const Layer& layer, bool repeats) const;
 
   const RuntimeState& runtime_;
   FilesystemKind kind_;

@@ -1,4 +1,3 @@
-// untested: decide_test.cc has its cases.
 #include "agent/core/words.h"
 
 namespace imagefs_guard {
@@ -7,31 +6,49 @@ namespace {
 
 constexpr std::int64_t kGib = std::int64_t{1} << 30;
 
-std::string need_text(const PullReport& report) {
-  const Demand& demand = report.demand;
-  std::string text = "needs " + gib_text(demand.peak_high_bytes()) + " GiB at its peak (" +
-                     gib_text(demand.download_bytes) + " compressed + " +
-                     gib_text(demand.unpack_high_bytes) + " unpacked, " +
-                     std::to_string(demand.layers) +
+std::string layers_text(const Demand& demand) {
+  std::string text = std::to_string(demand.layers) +
                      (demand.layers == 1 ? " layer, " : " layers, ") +
                      std::to_string(demand.layers - demand.layers_missing) + " here";
   if (demand.layers_by_prior > 0) {
     text += ", " + std::to_string(demand.layers_by_prior) + " of unknown unpacked size";
   }
-  return text + ")";
+  return text;
+}
+
+/// The verdict counts with the high side; where the sizes leave doubt the low side is said too.
+std::string need_text(const PullReport& report) {
+  const Demand& demand = report.demand;
+  const std::string low = gib_text(demand.unpack_low_bytes);
+  const std::string high = gib_text(demand.unpack_high_bytes);
+  const bool exact = low == high;
+  return std::string(exact ? "needs " : "needs up to ") + gib_text(demand.peak_high_bytes()) +
+         " GiB at its peak (" + gib_text(demand.download_bytes) + " compressed + " +
+         (exact ? high : low + " to " + high) + " unpacked, " + layers_text(demand) + ")";
 }
 
 std::string node_text(const PullReport& report, const NodeReport& node) {
-  const std::int64_t free = node.image_filesystem ? node.image_filesystem->available_bytes : 0;
-  std::string text = gib_text(free) + " GiB free";
+  if (!node.image_filesystem.has_value()) {
+    return "free space is not known";
+  }
+  std::string text = gib_text(node.image_filesystem->available_bytes) + " GiB free";
   if (report.outstanding_bytes > 0) {
     text += ", " + gib_text(report.outstanding_bytes) + " promised to other pulls";
   }
   return text + ", floor " + gib_text(node.floor.bytes) + " GiB";
 }
 
-std::string volume_text(std::int64_t volume_gib) {
-  return volume_gib == 0 ? std::string() : ", " + std::to_string(volume_gib) + " GiB would do";
+std::string inodes_text(const PullReport& report, const NodeReport& node) {
+  const std::int64_t free = node.image_filesystem ? node.image_filesystem->inodes_free : 0;
+  return "; of inodes it needs " + std::to_string(report.demand.inodes) + ", " +
+         std::to_string(free) + " are free, floor " + std::to_string(node.floor.inodes);
+}
+
+std::string volume_text(const PullReport& report) {
+  // A volume's size is no answer where files are too many, not too large.
+  return report.smallest_volume_gib == 0 || report.by_inodes
+             ? std::string()
+             : ", " + std::to_string(report.smallest_volume_gib) + " GiB would do";
 }
 
 std::string verdict_text(const PullReport& report) {
@@ -45,9 +62,9 @@ std::string verdict_text(const PullReport& report) {
     case Verdict::FitsLater:
       return "fits once other pulls have settled";
     case Verdict::DoesNotFit:
-      return "does not fit now" + volume_text(report.smallest_volume_gib);
+      return "does not fit now" + volume_text(report);
     case Verdict::NeverFits:
-      return "never fits this volume" + volume_text(report.smallest_volume_gib);
+      return "never fits this volume" + volume_text(report);
   }
   return "can't be judged";
 }
@@ -74,7 +91,9 @@ std::string gib_text(std::int64_t bytes) {
 }
 
 std::string verdict_sentence(const PullReport& report, const NodeReport& node) {
-  return need_text(report) + "; " + node_text(report, node) + "; " + verdict_text(report);
+  return need_text(report) + "; " + node_text(report, node) +
+         (report.by_inodes ? inodes_text(report, node) : std::string()) + "; " +
+         verdict_text(report);
 }
 
 std::string shorten(const std::string& text, std::size_t limit) {
