@@ -2,6 +2,7 @@
 // Flags → policy → wiring → loop. The only file that names concrete types: which probes there
 // are, which actions, and what they talk through.
 
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,6 +31,8 @@
 #include "agent/actions/set_taint.h"
 #include "agent/actions/suspend_job.h"
 #include "agent/agent.h"
+#include "agent/commands/check.h"
+#include "agent/commands/check_text.h"
 #include "agent/commands/coordinator.h"
 #include "agent/commands/flags.h"
 #include "agent/core/verify.h"
@@ -50,6 +53,7 @@
 #include "agent/runtime/lease_manifests.h"
 #include "agent/wire/cluster_json.h"
 #include "agent/wire/policy.h"
+#include "agent/wire/registry_json.h"
 #include "probes/filesystem.h"
 #include "probes/kubelet_config.h"
 #include "probes/node.h"
@@ -59,7 +63,8 @@
 namespace imagefs_guard {
 namespace {
 
-constexpr int kExitUsage = 78;  // EX_CONFIG: restarting will not help
+constexpr int kExitUsage = 78;   // EX_CONFIG: restarting will not help
+constexpr int kExitUnknown = 2;  // of `check`
 /// The agent's Lease: one write a minute; five missed ones, and the coordinator calls it gone.
 constexpr Duration kLeaseRenewal = std::chrono::minutes(1);
 
@@ -398,21 +403,170 @@ int coordinator_command(const CoordinatorOptions& options) {
   return (*loop)->run();
 }
 
+/// Of the terminal that the table goes to; 0 where it goes elsewhere: nothing is cut there.
+int table_columns() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return size.ws_col;
+  }
+  const char* columns = std::getenv("COLUMNS");
+  return columns == nullptr ? 0 : static_cast<int>(std::strtol(columns, nullptr, 10));
+}
+
+/// What `check` is made of. The node's part is there only where it is about this node.
+class CheckWorld {
+ public:
+  static Result<std::unique_ptr<CheckWorld>> create(const CheckOptions& options, Policy policy) {
+    auto loop = TRY(EventLoop::create());
+    auto http = TRY(make_curl_transport(*loop));
+    std::unique_ptr<GrpcClient> grpc;
+    if (!options.volume.has_value()) {
+      grpc = TRY(make_grpc_client(*loop, options.containerd_socket, "k8s.io"));
+    }
+    return std::unique_ptr<CheckWorld>(new CheckWorld(
+        std::move(loop), std::move(http), std::move(grpc), options, std::move(policy)));
+  }
+
+  int run() {
+    check_->start([this](const CheckReport& report) { finish(report); });
+    return loop_->run();
+  }
+
+ private:
+  CheckWorld(std::unique_ptr<EventLoop> loop,
+             std::unique_ptr<HttpTransport> http,
+             std::unique_ptr<GrpcClient> grpc,
+             const CheckOptions& options,
+             Policy policy)
+      : options_(options),
+        loop_(std::move(loop)),
+        http_(std::move(http)),
+        grpc_(std::move(grpc)),
+        kubelet_api_(*loop_,
+                     *http_,
+                     {.base_url = options_.kubelet_url,
+                      .token_file = options_.kubernetes_token_file,
+                      .ca_file = options_.kubelet_ca_file,
+                      .seed = seed_}),
+        registry_(*loop_,
+                  *http_,
+                  {.policy = policy,
+                   .environment = process_environment(),
+                   .platform = options_.platform,
+                   .seed = seed_ + 1}),
+        manifests_(*loop_, registry_, [] {}),
+        sizes_(registry_, [] {}) {
+    CheckParts parts{.loop = loop_.get(),
+                     .manifests = &manifests_,
+                     .sizes = &sizes_,
+                     .leases = nullptr,
+                     .probes = {}};
+    if (grpc_ != nullptr) {
+      add_node(policy, parts);
+    }
+    check_ = std::make_unique<Check>(std::move(parts), options_, std::move(policy));
+  }
+
+  void add_node(const Policy& policy, CheckParts& parts) {
+    containerd_ = std::make_unique<Containerd>(*grpc_, policy.snapshotter);
+    leases_ = std::make_unique<LeaseManifests>(*containerd_, [this](ImageManifest manifest) {
+      manifests_.add_from_content_store(std::move(manifest));
+    });
+    probes_.push_back(std::make_unique<FilesystemProbe>(
+        *loop_,
+        FilesystemPaths{.image_path = options_.image_path, .kubelet_path = options_.kubelet_path}));
+    probes_.push_back(std::make_unique<RuntimeProbe>(*loop_, *containerd_));
+    probes_.push_back(
+        std::make_unique<KubeletConfigProbe>(kubelet_api_, policy.kubelet_config_file));
+    parts.leases = leases_.get();
+    for (const auto& probe : probes_) {
+      parts.probes.push_back(probe.get());
+    }
+  }
+
+  void finish(const CheckReport& report) {
+    const CheckSubject subject{
+        .name = options_.volume.has_value() ? options_.volume->name : "this node",
+        .assumption = options_.volume.has_value() ? options_.volume->assumption : std::string()};
+    const std::string text =
+        options_.json
+            ? check_json(report, subject)
+            : check_table(report, subject, {.columns = table_columns(), .layers = options_.layers});
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+    loop_->exit(exit_code_of(report.verdict));
+  }
+
+  CheckOptions options_;
+  std::uint64_t seed_ = std::random_device{}();
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<HttpTransport> http_;
+  std::unique_ptr<GrpcClient> grpc_;
+  KubeApi kubelet_api_;
+  RegistryClient registry_;
+  ManifestStore manifests_;
+  LayerSizes sizes_;
+  std::unique_ptr<Containerd> containerd_;
+  std::unique_ptr<LeaseManifests> leases_;
+  std::vector<std::unique_ptr<Probe>> probes_;
+  std::unique_ptr<Check> check_;
+};
+
+int fail_check(const Error& error) {
+  fail(error);
+  return kExitUnknown;
+}
+
+/// A login file that is named must be one; the agent itself goes on without.
+Result<void> check_registry_config(const std::string& path) {
+  if (path.empty()) {
+    return {};
+  }
+  const std::string text = TRY(read_file(path, kPolicyBytesLimit));
+  const auto logins = parse_docker_config(text);
+  if (!logins) {
+    return with_context(logins.error(), path);
+  }
+  return {};
+}
+
+int check_command(const CheckOptions& options) {
+  configure_log(LogFormat::Text, LogLevel::Error, "");
+  auto policy = load_policy(options.policy_file);
+  if (!policy) {
+    return fail_check(policy.error());
+  }
+  if (const auto config = check_registry_config(options.registry_config_file); !config) {
+    return fail_check(config.error());
+  }
+  for (const std::string& image : options.images) {
+    if (const auto reference = parse_image_reference(image); !reference) {
+      return fail_check(reference.error());
+    }
+  }
+  auto world = CheckWorld::create(options, policy_for_check(*std::move(policy), options));
+  return world ? (*world)->run() : fail_check(world.error());
+}
+
 }  // namespace
 }  // namespace imagefs_guard
 
 int main(int count, char** arguments) {
   using namespace imagefs_guard;
-  auto line = parse_command_line({arguments + 1, arguments + count}, [](const char* name) {
+  const std::vector<std::string> words(arguments + 1, arguments + count);
+  auto line = parse_command_line(words, [](const char* name) {
     const char* value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
   });
   if (!line) {
-    return fail(line.error());
+    return is_check(words) ? fail_check(line.error()) : fail(line.error());
   }
   if (line->print.has_value()) {
     std::fputs(line->print->c_str(), stdout);
     return 0;
+  }
+  if (line->check.has_value()) {
+    return check_command(*line->check);
   }
   return line->coordinator.has_value() ? coordinator_command(*line->coordinator)
                                        : run_command(std::move(*line->run));

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/wire/quantity.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -21,10 +23,23 @@ struct RawLog {
   std::string level = "info";
 };
 
+/// Texts of `check`.
+struct RawCheck {
+  std::string output = "table";
+  std::string capacity;
+  std::string available;
+  std::string floor;
+  std::string node_type;
+  std::string platform;
+  std::string timeout;
+};
+
 struct RawOptions {
   RunOptions run;
   CoordinatorOptions coordinator;
+  CheckOptions check;
   RawLog log;
+  RawCheck check_texts;
 };
 
 /// The flags that every command has.
@@ -50,6 +65,40 @@ void add_run_flags(CLI::App& run, RawOptions& raw) {
   run.add_option("--image-path", o.image_path, "A directory on the image filesystem");
   run.add_option("--kubelet-path", o.kubelet_path, "A directory on the kubelet's filesystem");
   run.add_option("--listen", o.listen, "ADDRESS:PORT for health, metrics and status page");
+}
+
+void add_check_flags(CLI::App& check, RawOptions& raw) {
+  CheckOptions& o = raw.check;
+  RawCheck& texts = raw.check_texts;
+  check.add_option("IMAGE", o.images, "Images, as in a pod's spec");
+  check.add_option("-o,--output", texts.output, "table or json");
+  check.add_flag("-v,--verbose", o.layers, "Each layer with the source of its size");
+  check.add_option(
+      "--node-type",
+      texts.node_type,
+      "Check against a fresh node: al2023, bottlerocket or auto, \":GIB\" for another volume");
+  check.add_option("--capacity", texts.capacity, "Check against a volume of this size, \"50Gi\"");
+  check.add_option("--available", texts.available, "What is free on it, \"31.5Gi\"");
+  check.add_option("--floor", texts.floor, "Where the kubelet evicts, \"10%\" or \"2Gi\"");
+  check.add_option(
+      "--platform", texts.platform, "Of the node, \"linux/arm64\" (default: this one)");
+  check.add_option("--timeout", texts.timeout, "Judge with what is known by then (default: 60s)");
+  check.add_option("--policy", o.policy_file, "Policy file; without it the built-in policy");
+  check.add_option("--registry-config", o.registry_config_file, "Docker config.json with logins");
+  check
+      .add_option(
+          "--plain-http-registry", o.plain_http_registries, "HOST:PORT that is asked without TLS")
+      ->allow_extra_args(false);
+  check
+      .add_option(
+          "--private-registry", o.private_registries, "HOST[:PORT] that may have a private address")
+      ->allow_extra_args(false);
+  check.add_option("--kubelet", o.kubelet_url, "URL of this node's kubelet");
+  check.add_option("--kubelet-ca", o.kubelet_ca_file, "CA of the kubelet");
+  check.add_option("--kubernetes-token", o.kubernetes_token_file, "Token for the kubelet");
+  check.add_option("--containerd-socket", o.containerd_socket, "containerd's socket");
+  check.add_option("--image-path", o.image_path, "A directory on the image filesystem");
+  check.add_option("--kubelet-path", o.kubelet_path, "A directory on the kubelet's filesystem");
 }
 
 using Environment = std::function<std::string(const char*)>;
@@ -109,6 +158,115 @@ Result<RunOptions> complete_run(RunOptions o, const RawLog& raw, const Environme
   return o;
 }
 
+Error bad_value(const char* flag, const std::string& text, const char* wanted) {
+  return Error{ErrorKind::InvalidArgument,
+               std::string(flag) + " is " + wanted + ", not \"" + text + "\""};
+}
+
+Result<std::int64_t> parse_bytes(const char* flag, const std::string& text) {
+  constexpr std::int64_t kBytesMaximum = std::int64_t{1} << 56;  // 64 PiB: no volume, a slip
+  const auto bytes = parse_quantity(text);
+  if (!bytes || *bytes < 0 || *bytes > kBytesMaximum) {
+    return bad_value(flag, text, "a number of bytes such as 50Gi");
+  }
+  return *bytes;
+}
+
+/// The volume that is checked against; none: this node.
+Result<std::optional<VolumeModel>> complete_volume(const RawCheck& raw) {
+  std::optional<VolumeModel> volume;
+  if (!raw.node_type.empty()) {
+    if (!raw.capacity.empty()) {
+      return Error{ErrorKind::InvalidArgument,
+                   "--node-type has a capacity of its own, --capacity can't be given with it"};
+    }
+    volume = TRY(parse_node_type(raw.node_type));
+  } else if (!raw.capacity.empty()) {
+    if (raw.available.empty()) {
+      return Error{ErrorKind::InvalidArgument,
+                   "--available is missing: what is free on a volume of " + raw.capacity};
+    }
+    volume = VolumeModel{.name = "a volume of " + raw.capacity,
+                         .capacity_bytes = TRY(parse_bytes("--capacity", raw.capacity)),
+                         .thresholds = {},
+                         .assumption = {}};
+    if (volume->capacity_bytes == 0) {
+      return bad_value("--capacity", raw.capacity, "more than 0");
+    }
+  }
+  if (raw.available.empty()) {
+    return volume;
+  }
+  if (!volume.has_value()) {
+    return Error{ErrorKind::InvalidArgument, "--available needs --capacity or --node-type"};
+  }
+  volume->available_bytes = TRY(parse_bytes("--available", raw.available));
+  volume->assumption.clear();
+  if (volume->available_bytes > volume->capacity_bytes) {
+    return Error{ErrorKind::InvalidArgument,
+                 "--available is more than the capacity: " + raw.available};
+  }
+  return volume;
+}
+
+Result<Platform> parse_platform(const std::string& text) {
+  const std::size_t first = text.find('/');
+  const std::size_t second = first == std::string::npos ? first : text.find('/', first + 1);
+  Platform platform;
+  platform.os = text.substr(0, first);
+  if (first != std::string::npos) {
+    platform.architecture = text.substr(first + 1, second - first - 1);
+  }
+  if (second != std::string::npos) {
+    platform.variant = text.substr(second + 1);
+  }
+  const bool extra = platform.variant.find('/') != std::string::npos;
+  if (platform.os != "linux" || platform.architecture.empty() || extra) {
+    return bad_value("--platform", text, "linux/ARCHITECTURE[/VARIANT]");
+  }
+  return platform;
+}
+
+Result<CheckOptions> complete_check(CheckOptions o,
+                                    const RawCheck& raw,
+                                    const Environment& environment) {
+  if (o.images.empty()) {
+    return Error{ErrorKind::InvalidArgument, "check needs at least one IMAGE"};
+  }
+  if (o.images.size() > kCheckImagesMaximum) {
+    return Error{ErrorKind::InvalidArgument,
+                 "check takes at most " + std::to_string(kCheckImagesMaximum) + " images"};
+  }
+  if (raw.output != "table" && raw.output != "json") {
+    return bad_value("--output", raw.output, "table or json");
+  }
+  o.json = raw.output == "json";
+  o.volume = TRY(complete_volume(raw));
+  if (!raw.floor.empty()) {
+    const auto floor = parse_threshold_value(raw.floor);
+    if (!floor) {
+      return bad_value("--floor", raw.floor, "a share or a number of bytes such as 10% or 2Gi");
+    }
+    o.floor = *floor;
+  }
+  if (!raw.platform.empty()) {
+    o.platform = TRY(parse_platform(raw.platform));
+  }
+  if (!raw.timeout.empty()) {
+    const auto timeout = parse_duration(raw.timeout);
+    if (!timeout || *timeout <= Duration{0}) {
+      return bad_value("--timeout", raw.timeout, "a duration such as 60s");
+    }
+    o.timeout = *timeout;
+  }
+  if (o.kubelet_url.empty()) {
+    const std::string host = environment("HOST_IP");
+    o.kubelet_url = "https://" + (host.empty() ? "127.0.0.1" : url_host(host)) + ":10250";
+  }
+  TRY(check_url(o.kubelet_url));
+  return o;
+}
+
 Result<CoordinatorOptions> complete_coordinator(CoordinatorOptions o,
                                                 const RawLog& raw,
                                                 const Environment& environment) {
@@ -119,12 +277,12 @@ Result<CoordinatorOptions> complete_coordinator(CoordinatorOptions o,
 
 }  // namespace
 
+bool is_check(const std::vector<std::string>& arguments) {
+  return !arguments.empty() && arguments.front() == "check";
+}
+
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments,
                                        const std::function<std::string(const char*)>& environment) {
-  if (!arguments.empty() && !arguments.front().starts_with('-') && arguments.front() != "run") {
-    return Error{ErrorKind::InvalidArgument,
-                 "there is no command " + arguments.front() + "; there is: run"};
-  }
   try {
     CLI::App app{"Keeps image pulls from filling a node's image filesystem.", "imagefs-guard"};
     app.set_version_flag("--version", kVersion);
@@ -132,15 +290,23 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
     CLI::App* run = app.add_subcommand("run", "Guard this node (what the DaemonSet runs)");
     CLI::App* coordinator = app.add_subcommand(
         "coordinator", "Finish what agents that died have begun (one per cluster)");
+    CLI::App* check = app.add_subcommand(
+        "check", "Will these images fit? Exit 0: yes, 1: no, 2: unknown or an error");
     RawOptions raw;
     add_run_flags(*run, raw);
+    add_check_flags(*check, raw);
     add_common_flags(*coordinator, raw.coordinator, raw.log);
     const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
     const bool known = std::ranges::any_of(commands, [&arguments](const CLI::App* command) {
       return !arguments.empty() && command->get_name() == arguments[0];
     });
     if (!arguments.empty() && !arguments[0].starts_with('-') && !known) {
-      return Error{ErrorKind::InvalidArgument, arguments[0] + " is no command"};
+      std::string names;
+      for (const CLI::App* command : commands) {
+        names += (names.empty() ? "" : ", ") + command->get_name();
+      }
+      return Error{ErrorKind::InvalidArgument,
+                   "there is no command " + arguments[0] + "; there are: " + names};
     }
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     try {
@@ -150,6 +316,10 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
       return CommandLine{.print = chosen.empty() ? app.help() : chosen.front()->help()};
     } catch (const CLI::CallForVersion&) {
       return CommandLine{.print = std::string(kVersion) + "\n"};
+    }
+    if (check->parsed()) {
+      return CommandLine{
+          .check = TRY(complete_check(std::move(raw.check), raw.check_texts, environment))};
     }
     if (coordinator->parsed()) {
       return CommandLine{.coordinator = TRY(complete_coordinator(

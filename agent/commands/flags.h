@@ -6,8 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "agent/commands/node_type.h"
 #include "agent/core/result.h"
+#include "agent/core/threshold.h"
+#include "agent/core/time.h"
 #include "agent/io/log.h"
+#include "agent/wire/manifest.h"
 
 namespace imagefs_guard {
 
@@ -40,12 +44,40 @@ struct CoordinatorOptions {
   LogLevel log_level = LogLevel::Info;
 };
 
+/// More images than anybody checks at once; the registry is asked for each.
+constexpr std::size_t kCheckImagesMaximum = 100;
+
+/// `imagefs-guard check`. Without `volume` it is about the node it runs on.
+struct CheckOptions {
+  std::vector<std::string> images;
+  std::string policy_file;
+  std::optional<VolumeModel> volume;
+  std::optional<ThresholdValue> floor;  // instead of the kubelet's
+  bool json = false;
+  bool layers = false;
+  Platform platform = build_platform();
+  Duration timeout = std::chrono::seconds(60);
+  std::string registry_config_file;
+  std::vector<std::string> plain_http_registries;
+  std::vector<std::string> private_registries;
+  std::string kubernetes_token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+  std::string kubelet_url;
+  std::string kubelet_ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+  std::string containerd_socket = "/run/containerd/containerd.sock";
+  std::string image_path = "/var/lib/containerd";
+  std::string kubelet_path = "/var/lib/kubelet";
+};
+
 /// What the command line asks for: text to print (help, version), or a command.
 struct CommandLine {
   std::optional<std::string> print;
   std::optional<RunOptions> run;
   std::optional<CoordinatorOptions> coordinator;
+  std::optional<CheckOptions> check;
 };
+
+/// Whether it is `check` that is asked for: its mistakes end with 2, not with 78.
+[[nodiscard]] bool is_check(const std::vector<std::string>& arguments);
 
 /// `environment` is asked for NODE_NAME, HOST_IP, KUBERNETES_SERVICE_HOST and _PORT. Errors are
 /// InvalidArgument: exit 78.

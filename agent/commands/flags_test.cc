@@ -66,6 +66,101 @@ TEST_CASE("coordinator: its own flags") {
   CHECK_FALSE(parse({"coordinator", "--kubernetes-api", "h"}));
 }
 
+TEST_CASE("check: against a model, or this node") {
+  const auto live = parse({"check", "a:1", "b:2"}, {{"HOST_IP", "10.99.0.1"}});
+  REQUIRE(live);
+  REQUIRE(live->check.has_value());
+  CHECK(live->check->images == std::vector<std::string>{"a:1", "b:2"});
+  CHECK_FALSE(live->check->volume.has_value());
+  CHECK(live->check->kubelet_url == "https://10.99.0.1:10250");
+
+  const auto model = parse({"check",
+                            "-o",
+                            "json",
+                            "-v",
+                            "--capacity",
+                            "50Gi",
+                            "--available",
+                            "31.5Gi",
+                            "--floor",
+                            "10%",
+                            "--platform",
+                            "linux/arm/v7",
+                            "a"});
+  REQUIRE(model);
+  REQUIRE(model->check->volume.has_value());
+  CHECK(model->check->json);
+  CHECK(model->check->layers);
+  CHECK(model->check->volume->capacity_bytes == std::int64_t{50} << 30);
+  CHECK(model->check->volume->available_bytes == std::int64_t{63} << 29);
+  CHECK(model->check->floor == ThresholdValue{.quantity = 0, .fraction_bits = 0x3dcccccd});
+  CHECK(model->check->platform == Platform{.os = "linux", .architecture = "arm", .variant = "v7"});
+
+  // A flag takes one host: what follows is an image.
+  const auto hosts = parse({"check",
+                            "--plain-http-registry",
+                            "h:1",
+                            "a",
+                            "--private-registry",
+                            "p",
+                            "--plain-http-registry",
+                            "h:2",
+                            "b"});
+  REQUIRE(hosts);
+  CHECK(hosts->check->plain_http_registries == std::vector<std::string>{"h:1", "h:2"});
+  CHECK(hosts->check->private_registries == std::vector<std::string>{"p"});
+  CHECK(hosts->check->images == std::vector<std::string>{"a", "b"});
+
+  const auto preset = parse({"check", "--node-type", "al2023:50", "--available", "5Gi", "a"});
+  REQUIRE(preset);
+  CHECK(preset->check->volume->available_bytes == std::int64_t{5} << 30);
+  CHECK(preset->check->volume->assumption.empty());
+  CHECK(is_check({"check"}));
+  CHECK_FALSE(is_check({"run", "check"}));
+  CHECK_FALSE(is_check({}));
+}
+
+TEST_CASE("check: a mistake is one sentence") {
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string part;
+  };
+
+  const Case cases[] = {
+      {{}, "at least one IMAGE"},
+      {{"a", "-o", "xml"}, "--output is table or json, not \"xml\""},
+      {{"a", "--capacity", "50Gi"}, "--available is missing"},
+      {{"a", "--available", "50Gi"}, "needs --capacity or --node-type"},
+      {{"a", "--capacity", "lots", "--available", "1"}, "--capacity"},
+      {{"a", "--capacity", "-5", "--available", "1"}, "--capacity"},
+      {{"a", "--capacity", "0", "--available", "0"}, "more than 0"},
+      {{"a", "--capacity", "9e30", "--available", "0"}, "--capacity"},
+      {{"a", "--capacity", "1Gi", "--available", "2Gi"}, "more than the capacity"},
+      {{"a", "--capacity", "1Gi", "--available", "1Xi"}, "--available"},
+      {{"a", "--node-type", "windows"}, "no node type"},
+      {{"a", "--node-type", "al2023", "--capacity", "1Gi"}, "--capacity can't be given"},
+      {{"a", "--floor", "150%"}, "--floor"},
+      {{"a", "--floor", "soon"}, "--floor"},
+      {{"a", "--platform", "windows/amd64"}, "--platform"},
+      {{"a", "--platform", "linux"}, "--platform"},
+      {{"a", "--platform", "linux/a/b/c"}, "--platform"},
+      {{"a", "--timeout", "0s"}, "--timeout"},
+      {{"a", "--timeout", "fast"}, "--timeout"},
+      {{"a", "--kubelet", "ftp://x"}, "ftp://x"},
+      {{"a", "--no-such-flag"}, "--no-such-flag"},
+      {std::vector<std::string>(101, "a"), "at most 100 images"},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.part);
+    std::vector<std::string> arguments = {"check"};
+    arguments.insert(arguments.end(), c.arguments.begin(), c.arguments.end());
+    const auto line = parse(arguments);
+    REQUIRE(!line.has_value());
+    CHECK(line.error().message.find(c.part) != std::string::npos);
+    CHECK(line.error().message.find('\n') == std::string::npos);
+  }
+}
+
 TEST_CASE("help and version are text to print") {
   CHECK(parse({"--version"}).value().print == "imagefs-guard 0.1.0\n");
   CHECK(parse({"run", "--help"}).value().print->find("--policy") != std::string::npos);

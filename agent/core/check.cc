@@ -70,7 +70,7 @@ class Checker {
       report_.node.blind_spots.push_back(part + ": " + error);
     }
     if (!snapshot_.filesystems.has_value()) {
-      trouble_ = "the image filesystem can't be observed";
+      trouble_ = because("the image filesystem can't be observed", "filesystem");
       return;
     }
     const auto device = std::ranges::find(*snapshot_.filesystems, true, &Filesystem::holds_images);
@@ -82,7 +82,7 @@ class Checker {
     report_.node.image_filesystem = *device;
     report_.node.floor = floor_of(*device, snapshot_.kubelet, policy_);
     if (!snapshot_.runtime.has_value()) {
-      trouble_ = "it can't be seen which layers are here";
+      trouble_ = because("it can't be seen which layers are here", "runtime");
       return;
     }
     const RoomSetup setup{.runtime = *snapshot_.runtime,
@@ -93,6 +93,11 @@ class Checker {
                           .floor_margin_bytes = policy_.floor_margin_bytes};
     room_.emplace(setup);
     all_.emplace(setup);
+  }
+
+  [[nodiscard]] std::string because(const std::string& trouble, const char* part) const {
+    const auto error = snapshot_.probe_errors.find(part);
+    return error == snapshot_.probe_errors.end() ? trouble : trouble + ": " + error->second;
   }
 
   [[nodiscard]] std::int64_t outstanding() const {
@@ -119,10 +124,10 @@ class Checker {
     PullReport& report = checked.report;
     const ResolvedImage* resolution = find_resolution(snapshot_, image);
     const ImageManifest* manifest = find_manifest(snapshot_, resolution);
-    if (manifest == nullptr || resolution->error.has_value()) {
-      const bool has_reason = resolution != nullptr && resolution->error.has_value();
-      report.sentence = "can't be judged: " + (has_reason ? resolution->error->message
-                                                          : std::string("no answer in time"));
+    const bool has_error = resolution != nullptr && resolution->error.has_value();
+    if (manifest == nullptr) {
+      report.sentence = "can't be judged: " +
+                        (has_error ? resolution->error->message : std::string("no answer in time"));
       return checked;
     }
     report.manifest_digest = manifest->manifest_digest;
@@ -139,6 +144,10 @@ class Checker {
       report.smallest_volume_gib = room_->smallest_volume_gib(report.demand.peak_high_bytes());
     }
     report.sentence = verdict_sentence(report, report_.node);
+    if (has_error) {
+      // As decide() does: without its config every layer of an image counts as missing.
+      report.sentence += " (taken as all new: " + resolution->error->message + ")";
+    }
     if (report.verdict == Verdict::Fits) {
       room_->commit(*manifest, report.demand);
     }

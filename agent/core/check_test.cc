@@ -87,6 +87,7 @@ TEST_CASE("what is here already is not counted, layer by layer") {
   const auto& layers = report.images[0].layers;
   REQUIRE(layers.size() == 3);
   CHECK(layers[0].presence == LayerPresence::Unpacked);
+  CHECK(check(node, {"x", "x"}).images[1].layers[0].presence == LayerPresence::Unpacked);
   CHECK(layers[1].presence == LayerPresence::Downloaded);
   CHECK(layers[1].here_bytes == gib(50));
   CHECK(layers[2].presence == LayerPresence::Missing);
@@ -147,6 +148,18 @@ TEST_CASE("unknown: the image, or the node") {
   blind.image("x", 1, {layer(1, gib(500), gib(900))});
   blind.snapshot_.runtime.reset();
   CHECK(verdict_of(check(blind, {"x"})) == "Unknown");
+}
+
+TEST_CASE("an image whose config can't be had is judged as if all of it were new") {
+  TestNode node(gib(10000), gib(3000), gib(1000));
+  Layer nameless = layer(1, gib(500), gib(900));
+  nameless.chain_id = Digest{};
+  node.image("x", 1, {nameless}).unpacked(1);
+  node.snapshot_.resolved.front().error = Error{ErrorKind::NotFound, "config: not found"};
+  const CheckReport report = check(node, {"x"});
+  CHECK(verdict_of(report) == "Fits");
+  CHECK(report.total.demand.peak_high_bytes() == gib(1400));
+  CHECK(report.images[0].report.sentence.ends_with("fits (taken as all new: config: not found)"));
 }
 
 TEST_CASE("too many files") {

@@ -119,7 +119,9 @@ std::vector<LayerDemand> Ledger::layers_of(const ImageManifest& manifest) const 
       layers.push_back(missing_layer(layer, !own.insert(layer.digest).second));
       continue;
     }
-    const bool promised = claimed_chains_.contains(layer.chain_id);
+    const bool here =
+        find_sorted(runtime_.snapshots, layer.chain_id, &LayerSnapshot::chain_id) != nullptr;
+    const bool promised = !here && claimed_chains_.contains(layer.chain_id);
     layers.push_back({.digest = layer.digest,
                       .compressed_bytes = layer.compressed_bytes,
                       .presence = promised ? LayerPresence::Promised : LayerPresence::Unpacked});

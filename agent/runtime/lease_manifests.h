@@ -25,6 +25,9 @@ class LeaseManifests {
   /// Once a tick: begins to read what is new. `is_known` says whether a manifest is at hand.
   void look(const NodeSnapshot& snapshot, const std::function<bool(const Digest&)>& is_known);
 
+  /// Whether all that look() has seen is read.
+  [[nodiscard]] bool is_idle() const { return call_ == nullptr && queue_.empty(); }
+
  private:
   void next();
   void on_blob(const Digest& digest, Result<std::string> blob);

@@ -38,9 +38,9 @@ class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, handler, port=0):
-        super().__init__(("127.0.0.1", port), handler)
-        self.host = f"127.0.0.1:{self.server_port}"
+    def __init__(self, handler, port=0, address="127.0.0.1"):
+        super().__init__((address, port), handler)
+        self.host = f"{address}:{self.server_port}"
         self.url = f"http://{self.host}"
 
     def start(self):
