@@ -27,7 +27,7 @@ std::int64_t milliseconds(Duration duration) {
 /// Actions that change the node or its pulls; observe mode skips them.
 bool is_intervention(const Action& action) {
   return std::holds_alternative<CancelPull>(action) || std::holds_alternative<SetTaint>(action) ||
-         is_drain_write(action);
+         std::holds_alternative<ReclaimImage>(action) || is_drain_write(action);
 }
 
 const char* event_of(const Action& action) {
@@ -36,6 +36,9 @@ const char* event_of(const Action& action) {
   }
   if (std::holds_alternative<CancelPull>(action)) {
     return "pull_cancelled";
+  }
+  if (std::holds_alternative<ReclaimImage>(action)) {
+    return "image_removal_ordered";
   }
   if (std::holds_alternative<ReleasePull>(action)) {
     return "pull_release_ordered";
@@ -72,6 +75,9 @@ std::vector<LogField> fields_of(const Action& action) {
                          : taint->effect == TaintEffect::PreferNoSchedule ? "PreferNoSchedule"
                                                                           : "";
     return {{"taint", taint->key}, {"effect", std::string(effect)}};
+  }
+  if (const auto* reclaim = std::get_if<ReclaimImage>(&action)) {
+    return {{"image", reclaim->image}, {"bytes_expected", reclaim->expected_bytes}};
   }
   if (const auto* fetch = std::get_if<FetchManifest>(&action)) {
     return {{"image", fetch->image}};

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdint>
@@ -24,6 +25,7 @@
 #include "agent/actions/emit_event.h"
 #include "agent/actions/fetch_job.h"
 #include "agent/actions/mark_disruption.h"
+#include "agent/actions/reclaim_image.h"
 #include "agent/actions/record_drain.h"
 #include "agent/actions/resume_job.h"
 #include "agent/actions/set_condition.h"
@@ -35,6 +37,7 @@
 #include "agent/commands/check_text.h"
 #include "agent/commands/coordinator.h"
 #include "agent/commands/flags.h"
+#include "agent/core/reclaim.h"
 #include "agent/core/verify.h"
 #include "agent/io/file.h"
 #include "agent/io/grpc.h"
@@ -67,6 +70,9 @@ constexpr int kExitUsage = 78;   // EX_CONFIG: restarting will not help
 constexpr int kExitUnknown = 2;  // of `check`
 /// The agent's Lease: one write a minute; five missed ones, and the coordinator calls it gone.
 constexpr Duration kLeaseRenewal = std::chrono::minutes(1);
+
+/// Layers of which containerd is asked the size in one tick: it knows, each costs a small call.
+constexpr std::size_t kMeasuredAtOnce = 32;
 
 /// Who this process is, among others of its kind: unique even on the host's network.
 std::string make_identity(std::uint64_t seed) {
@@ -121,6 +127,9 @@ class OwnState final : public Probe {
         unpacking.push_back(extract.chain_id);
       }
       runtime_.measure(unpacking);
+    }
+    if (snapshot.runtime.has_value()) {
+      runtime_.measure(unmeasured_layers(*snapshot.runtime, kMeasuredAtOnce));
     }
   }
 
@@ -223,6 +232,10 @@ class Daemon {
         pods_(api_, options_.node_name),
         node_(api_, options_.node_name),
         cancel_pull_(*loop_, containerd_),
+        reclaim_image_(
+            containerd_,
+            [this] { return available_bytes(); },
+            [](const ReclaimImage& action, std::int64_t grown) { log_removed(action, grown); }),
         set_taint_(api_, options_.node_name),
         set_node_metadata_(api_, options_.node_name),
         set_condition_(api_, options_.node_name),
@@ -250,6 +263,7 @@ class Daemon {
     std::visit(Overloaded{
                    [&](const FetchManifest& a) { manifests_.fetch(a.image, std::move(done)); },
                    [&](const CancelPull& a) { cancel_pull_.start(a, std::move(done)); },
+                   [&](const ReclaimImage& a) { reclaim_image_.start(a, std::move(done)); },
                    [&](const SetTaint& a) { set_taint_.start(a, std::move(done)); },
                    [&](const SetNodeMetadata& a) { set_node_metadata_.start(a, std::move(done)); },
                    [&](const SetCondition& a) { set_condition_.start(a, std::move(done)); },
@@ -267,6 +281,28 @@ class Daemon {
                    [&](const ReleasePull&) { done(std::nullopt); },
                },
                action);
+  }
+
+  /// Of the image filesystem, this very moment; -1 = can't be read.
+  [[nodiscard]] std::int64_t available_bytes() const {
+    const auto filesystems = read_filesystems(
+        {.image_path = options_.image_path, .kubelet_path = options_.kubelet_path});
+    if (!filesystems) {
+      return -1;
+    }
+    const auto images = std::ranges::find(*filesystems, true, &Filesystem::holds_images);
+    return images == filesystems->end() ? -1 : images->available_bytes;
+  }
+
+  static void log_removed(const ReclaimImage& action, std::int64_t grown_bytes) {
+    log({.level = LogLevel::Info,
+         .event = "image_removed",
+         .logger = "agent",
+         .message = "removed the unused image " + action.image,
+         .fields = {{"image", action.image},
+                    {"digest", to_string(action.image_id)},
+                    {"bytes_expected", action.expected_bytes},
+                    {"bytes_grown", grown_bytes}}});
   }
 
   /// Without the Lease the coordinator takes this node's marks off; a rival stops the drains.
@@ -323,6 +359,7 @@ class Daemon {
   PodsProbe pods_;
   NodeProbe node_;
   CancelPullRunner cancel_pull_;
+  ReclaimImageRunner reclaim_image_;
   SetTaintRunner set_taint_;
   SetNodeMetadataRunner set_node_metadata_;
   SetConditionRunner set_condition_;

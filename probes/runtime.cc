@@ -162,8 +162,7 @@ void RuntimeProbe::start_list(Part part) {
           receiver<std::vector<LocalImage>>(part, &RuntimeProbe::take_images));
       break;
     case Part::Blobs:
-      call =
-          containerd_.list_blobs(receiver<std::vector<LocalBlob>>(part, &RuntimeProbe::take_blobs));
+      call = containerd_.list_blobs(receiver<wire::BlobList>(part, &RuntimeProbe::take_blobs));
       break;
     case Part::Snapshots:
       call = containerd_.list_snapshots(
@@ -210,27 +209,44 @@ void RuntimeProbe::listed(Part part, std::optional<Error> error) {
 }
 
 void RuntimeProbe::take_images(std::vector<LocalImage> images) {
+  link_images(images, links_, containerd_.snapshotter());
   if (images != state_.images) {
+    // What a new image consists of is in the labels of its blobs.
+    const bool ask_for_links = slot(Part::Blobs).listed && has_unlinked(images);
     state_.images = std::move(images);
     mark(Part::Images);
+    if (ask_for_links) {
+      list(Part::Blobs);
+    }
   }
 }
 
-void RuntimeProbe::take_blobs(std::vector<LocalBlob> blobs) {
-  if (blobs != state_.blobs) {
-    state_.blobs = std::move(blobs);
+void RuntimeProbe::take_blobs(wire::BlobList list) {
+  if (list.blobs != state_.blobs) {
+    state_.blobs = std::move(list.blobs);
     mark(Part::Blobs);
+  }
+  if (list.links != links_) {
+    links_ = std::move(list.links);
+    std::vector<LocalImage> images = state_.images;
+    link_images(images, links_, containerd_.snapshotter());
+    if (images != state_.images) {
+      state_.images = std::move(images);
+      mark(Part::Images);
+    }
   }
 }
 
 void RuntimeProbe::take_snapshots(wire::SnapshotList list) {
-  std::vector<LayerSnapshot> snapshots = with_known_usage(list.chain_ids, state_.snapshots);
+  std::vector<LayerSnapshot> snapshots = with_known_usage(std::move(list.layers), state_.snapshots);
   std::vector<ActiveExtract> extracts = extracts_of(list.extracts, state_.extracts);
   if (list.extracts != extract_keys_) {
     moved();
   }
   extract_keys_ = std::move(list.extracts);
-  if (snapshots != state_.snapshots || extracts != state_.extracts) {
+  if (snapshots != state_.snapshots || extracts != state_.extracts ||
+      list.used_chains != state_.used_chains) {
+    state_.used_chains = std::move(list.used_chains);
     state_.snapshots = std::move(snapshots);
     state_.extracts = std::move(extracts);
     mark(Part::Snapshots);
@@ -315,8 +331,20 @@ void RuntimeProbe::on_snapshot_event(const wire::ContainerdEvent& event) {
   }
   bool changed = false;
   const std::optional<Digest> extract = wire::parse_extract_key(event.key);
+  Digest parent;
+  if (const auto known = std::ranges::find(extract_keys_, event.key, &wire::ExtractKey::key);
+      known != extract_keys_.end()) {
+    parent = known->parent;
+  }
+  if (event.topic == "/snapshot/prepare") {
+    if (const std::optional<Digest> below = parse_digest(event.parent)) {
+      changed = insert_chain(state_.used_chains, *below);
+    }
+  }
   if (event.topic == "/snapshot/prepare" && extract) {
-    const wire::ExtractKey key{.chain_id = *extract, .key = event.key};
+    const wire::ExtractKey key{.chain_id = *extract,
+                               .key = event.key,
+                               .parent = parse_digest(event.parent).value_or(Digest{})};
     const auto at =
         std::ranges::lower_bound(extract_keys_, key.chain_id, {}, &wire::ExtractKey::chain_id);
     if (std::ranges::find(extract_keys_, key) == extract_keys_.end()) {
@@ -335,7 +363,8 @@ void RuntimeProbe::on_snapshot_event(const wire::ContainerdEvent& event) {
   }
   if (event.topic == "/snapshot/commit") {
     if (const std::optional<Digest> chain_id = parse_digest(event.name)) {
-      changed = insert_snapshot(state_.snapshots, *chain_id) || changed;
+      changed =
+          insert_snapshot(state_.snapshots, {.chain_id = *chain_id, .parent = parent}) || changed;
     }
   } else if (event.topic == "/snapshot/remove") {
     if (const std::optional<Digest> chain_id = parse_digest(event.key)) {
@@ -537,6 +566,7 @@ void RuntimeProbe::contribute(NodeSnapshot& snapshot) {
   if (wanted(Part::Snapshots)) {
     out.snapshots = state_.snapshots;
     out.extracts = state_.extracts;
+    out.used_chains = state_.used_chains;
   }
   if (wanted(Part::Leases)) {
     out.leases = state_.leases;

@@ -65,7 +65,7 @@ class RuntimeProbe final : public Probe {
   [[nodiscard]] std::function<void(Result<T>)> receiver(Part part, void (RuntimeProbe::*take)(T));
   void listed(Part part, std::optional<Error> error);
   void take_images(std::vector<LocalImage> images);
-  void take_blobs(std::vector<LocalBlob> blobs);
+  void take_blobs(wire::BlobList list);
   void take_snapshots(wire::SnapshotList list);
   void take_leases(std::vector<PullLease> leases);
   void take_ingests(std::vector<Ingest> ingests);
@@ -93,6 +93,7 @@ class RuntimeProbe final : public Probe {
   // What is known. `ready_` = every part was listed since the connection was made.
   RuntimeState state_;
   std::vector<wire::ExtractKey> extract_keys_;  // sorted by chain ID, then key
+  std::vector<wire::ContentLinks> links_;       // sorted by digest
   bool connected_ = false;
   bool ready_ = false;
   bool known_ = false;  // the state may be shown: ready, or lost only just now

@@ -111,9 +111,21 @@ TEST_CASE("a pull is seen from its lease to its image, and a restart is survived
   CHECK(world.sees([&](const RuntimeState& state) {
     std::optional<std::vector<LocalBlob>> listed;
     const auto call = world.containerd.list_blobs(
-        [&](Result<std::vector<LocalBlob>> result) { listed = std::move(result).value(); });
+        [&](Result<wire::BlobList> result) { listed = std::move(result).value().blobs; });
     CHECK(run_until(*world.loop, [&] { return listed.has_value(); }));
     return *listed == state.blobs && has_blob(state, image.manifest_digest);
+  }));
+
+  // What the image consists of, from the labels that containerd has put on its blobs.
+  CHECK(world.sees([&](const RuntimeState& state) {
+    const auto record =
+        std::ranges::find(state.images, world.registry.reference("x"), &LocalImage::name);
+    if (record == state.images.end() || record->image_id != image.config_digest) {
+      return false;
+    }
+    const auto top =
+        std::ranges::find(state.snapshots, record->top_chain, &LayerSnapshot::chain_id);
+    return top != state.snapshots.end() && top->parent == chain_id;
   }));
 
   world.probe.measure({chain_id});

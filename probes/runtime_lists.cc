@@ -59,12 +59,22 @@ bool erase_blob(std::vector<LocalBlob>& blobs, const Digest& digest) {
   return true;
 }
 
-bool insert_snapshot(std::vector<LayerSnapshot>& snapshots, const Digest& chain_id) {
-  const auto at = std::ranges::lower_bound(snapshots, chain_id, {}, &LayerSnapshot::chain_id);
-  if (at != snapshots.end() && at->chain_id == chain_id) {
+bool insert_snapshot(std::vector<LayerSnapshot>& snapshots, const LayerSnapshot& snapshot) {
+  const auto at =
+      std::ranges::lower_bound(snapshots, snapshot.chain_id, {}, &LayerSnapshot::chain_id);
+  if (at != snapshots.end() && at->chain_id == snapshot.chain_id) {
     return false;
   }
-  snapshots.insert(at, LayerSnapshot{.chain_id = chain_id});
+  snapshots.insert(at, snapshot);
+  return true;
+}
+
+bool insert_chain(std::vector<Digest>& chains, const Digest& chain_id) {
+  const auto at = std::ranges::lower_bound(chains, chain_id);
+  if (at != chains.end() && *at == chain_id) {
+    return false;
+  }
+  chains.insert(at, chain_id);
   return true;
 }
 
@@ -77,19 +87,53 @@ bool erase_snapshot(std::vector<LayerSnapshot>& snapshots, const Digest& chain_i
   return true;
 }
 
-std::vector<LayerSnapshot> with_known_usage(const std::vector<Digest>& chain_ids,
+std::vector<LayerSnapshot> with_known_usage(std::vector<LayerSnapshot> listed,
                                             const std::vector<LayerSnapshot>& known) {
-  std::vector<LayerSnapshot> snapshots;
-  snapshots.reserve(chain_ids.size());
   auto at = known.begin();
-  for (const Digest& chain_id : chain_ids) {
-    while (at != known.end() && at->chain_id < chain_id) {
+  for (LayerSnapshot& snapshot : listed) {
+    while (at != known.end() && at->chain_id < snapshot.chain_id) {
       ++at;
     }
-    const bool same = at != known.end() && at->chain_id == chain_id;
-    snapshots.push_back(same ? *at : LayerSnapshot{.chain_id = chain_id});
+    if (at != known.end() && at->chain_id == snapshot.chain_id) {
+      snapshot.unpacked_bytes = at->unpacked_bytes;
+      snapshot.inodes = at->inodes;
+    }
   }
-  return snapshots;
+  return listed;
+}
+
+void link_images(std::vector<LocalImage>& images,
+                 const std::vector<wire::ContentLinks>& links,
+                 std::string_view snapshotter) {
+  const auto find = [&](const Digest& digest) {
+    const auto found = find_sorted(links, digest, &wire::ContentLinks::digest);
+    return found == links.end() ? nullptr : &*found;
+  };
+  const auto take_manifest = [&](LocalImage& image, const wire::ContentLinks* manifest) {
+    const wire::ContentLinks* config =
+        manifest == nullptr || manifest->config.is_zero() ? nullptr : find(manifest->config);
+    if (config != nullptr && !config->top_chain.is_zero() && config->snapshotter == snapshotter) {
+      image.image_id = manifest->config;
+      image.top_chain = config->top_chain;
+    }
+  };
+  for (LocalImage& image : images) {
+    image.image_id = Digest{};
+    image.top_chain = Digest{};
+    const wire::ContentLinks* target = find(image.target);
+    if (target == nullptr) {
+      continue;
+    }
+    take_manifest(image, target);
+    for (const Digest& manifest : target->manifests) {
+      take_manifest(image, find(manifest));
+    }
+  }
+}
+
+bool has_unlinked(const std::vector<LocalImage>& images) {
+  return std::ranges::any_of(images,
+                             [](const LocalImage& image) { return image.image_id.is_zero(); });
 }
 
 std::vector<ActiveExtract> extracts_of(const std::vector<wire::ExtractKey>& keys,

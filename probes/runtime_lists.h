@@ -24,12 +24,22 @@ namespace imagefs_guard {
 /// Each returns whether anything changed.
 bool insert_blob(std::vector<LocalBlob>& blobs, const LocalBlob& blob);
 bool erase_blob(std::vector<LocalBlob>& blobs, const Digest& digest);
-bool insert_snapshot(std::vector<LayerSnapshot>& snapshots, const Digest& chain_id);
+bool insert_snapshot(std::vector<LayerSnapshot>& snapshots, const LayerSnapshot& snapshot);
+bool insert_chain(std::vector<Digest>& chains, const Digest& chain_id);
 bool erase_snapshot(std::vector<LayerSnapshot>& snapshots, const Digest& chain_id);
 
-/// Snapshots for these chain IDs (sorted), with the usage that was known already.
-[[nodiscard]] std::vector<LayerSnapshot> with_known_usage(const std::vector<Digest>& chain_ids,
+/// Snapshots as listed (sorted), with the usage that was known already.
+[[nodiscard]] std::vector<LayerSnapshot> with_known_usage(std::vector<LayerSnapshot> listed,
                                                           const std::vector<LayerSnapshot>& known);
+
+/// Gives each image its ID and its topmost layer, by what index, manifest and config name. Of a
+/// many-platform index the one image counts that is unpacked in this snapshotter.
+void link_images(std::vector<LocalImage>& images,
+                 const std::vector<wire::ContentLinks>& links,
+                 std::string_view snapshotter);
+
+/// Whether there is an image of which that is not known.
+[[nodiscard]] bool has_unlinked(const std::vector<LocalImage>& images);
 
 /// Extracts for these keys, one per chain ID.
 [[nodiscard]] std::vector<ActiveExtract> extracts_of(const std::vector<wire::ExtractKey>& keys,

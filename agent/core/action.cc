@@ -1,6 +1,8 @@
 // untested: text; decide_test.cc, drain_test.cc and tests/sim read it.
 #include "agent/core/action.h"
 
+#include "agent/core/words.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -50,6 +52,7 @@ std::string action_key(const Action& action) {
           [](const HoldPull& a) { return "hold:" + to_string(a.manifest_digest); },
           [](const ReleasePull& a) { return "release:" + to_string(a.manifest_digest); },
           [](const CancelPull& a) { return "cancel:" + to_string(a.manifest_digest); },
+          [](const ReclaimImage& a) { return "reclaim:" + to_string(a.image_id); },
           [](const SetTaint&) { return std::string("taint"); },
           [](const SetNodeMetadata&) { return std::string("metadata"); },
           [](const SetCondition&) { return std::string("condition"); },
@@ -72,6 +75,7 @@ const char* drain_event(const Action& action) {
                         [](const HoldPull&) -> const char* { return nullptr; },
                         [](const ReleasePull&) -> const char* { return nullptr; },
                         [](const CancelPull&) -> const char* { return nullptr; },
+                        [](const ReclaimImage&) -> const char* { return nullptr; },
                         [](const SetTaint&) -> const char* { return nullptr; },
                         [](const SetNodeMetadata&) -> const char* { return nullptr; },
                         [](const SetCondition&) -> const char* { return nullptr; },
@@ -104,6 +108,10 @@ std::string describe(const Action& action) {
           [](const CancelPull& a) {
             return "cancel the pull of " + a.image + " (" + std::to_string(a.lease_ids.size()) +
                    (a.lease_ids.size() == 1 ? " lease): " : " leases): ") + a.reason;
+          },
+          [](const ReclaimImage& a) {
+            return "remove the unused image " + a.image + ", some " + gib_text(a.expected_bytes) +
+                   " GiB: " + a.reason;
           },
           [](const SetTaint& a) {
             return a.effect == TaintEffect::None

@@ -63,6 +63,16 @@ struct CancelPull {
   bool operator==(const CancelPull&) const = default;
 };
 
+/// Remove an unused image, all its names, so that its layers go; it can be pulled again.
+struct ReclaimImage {
+  Digest image_id;
+  std::string image;  // a name for people
+  std::int64_t expected_bytes = 0;
+  std::string reason;
+
+  bool operator==(const ReclaimImage&) const = default;
+};
+
 enum class TaintEffect { None, PreferNoSchedule, NoSchedule };
 
 /// Give the node exactly this taint of ours (or none); other taints stay as they are.
@@ -208,6 +218,7 @@ using Action = std::variant<FetchManifest,
                             HoldPull,
                             ReleasePull,
                             CancelPull,
+                            ReclaimImage,
                             SetTaint,
                             SetNodeMetadata,
                             SetCondition,

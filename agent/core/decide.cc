@@ -5,6 +5,7 @@
 
 #include "agent/core/drain.h"
 #include "agent/core/publish.h"
+#include "agent/core/reclaim.h"
 #include "agent/core/room.h"
 #include "agent/core/stage.h"
 #include "agent/core/words.h"
@@ -21,6 +22,10 @@ constexpr std::int64_t kUnknownRatio = 12;
 constexpr Duration kPassingRetry = std::chrono::seconds(2);
 /// For this long a missing part means: do nothing, neither hold nor release. After it: fail open.
 constexpr Duration kBlindMaximum = std::chrono::seconds(30);
+/// What a removal gives back is there when it returns: this long it is waited for and measured.
+constexpr Duration kReclaimSettles = std::chrono::seconds(5);
+/// Images removed for one pull at once; the next ones follow when these have been measured.
+constexpr std::size_t kReclaimsAtOnce = 16;
 /// The deletion of a lease is ordered again after this, should the pull still be there.
 constexpr Duration kCancelRepeat = std::chrono::seconds(10);
 
@@ -67,6 +72,7 @@ class Planner {
     for (const auto& [part, error] : snapshot_.probe_errors) {
       decision_.node.blind_spots.push_back(part + ": " + error);
     }
+    decision_.node.observe_only = why_observe_only();
     device_ = image_filesystem(snapshot_);
     if (device_ == nullptr) {
       return;
@@ -79,6 +85,9 @@ class Planner {
     const bool sees_runtime =
         snapshot_.runtime.has_value() &&
         snapshot_.taken_at - snapshot_.runtime_observed_at <= kRuntimeAgeMaximum;
+    if (!decision_.node.observe_only.empty()) {
+      return;  // whatever answers at containerd's socket here, the kubelet doesn't pull with it
+    }
     if (device_ == nullptr || !sees_runtime || !snapshot_.pods.has_value()) {
       stand_still();
       return;
@@ -86,12 +95,20 @@ class Planner {
     decision_.memory.blind_since.reset();
     const Pulls pulls = collect_pulls(snapshot_, decision_.memory, policy_);
     remember(pulls);
+    note_images_in_use();
+    std::vector<const ImageManifest*> wanted;
+    for (const Pull& pull : pulls.pulls) {
+      wanted.push_back(pull.manifest);
+    }
+    reclaimable_.emplace(snapshot_, decision_.memory, wanted);
+    decision_.node.reclaimable_bytes = reclaimable_->bytes();
     room_.emplace(RoomSetup{.runtime = *snapshot_.runtime,
                             .manifests = snapshot_.manifests,
                             .device = *device_,
                             .floor = decision_.node.floor,
                             .discards = policy_.discard_unpacked_layers,
-                            .floor_margin_bytes = policy_.floor_margin_bytes});
+                            .floor_margin_bytes = policy_.floor_margin_bytes,
+                            .reclaimable_bytes = reclaimable_->bytes()});
     for (const Pull& pull : pulls.pulls) {
       ask_for_config(pull);
       pull.is_live() ? plan_live(pull) : plan_waiting(pull);
@@ -112,6 +129,17 @@ class Planner {
   }
 
  private:
+  /// Holds and leases are containerd's; CRI-O and Docker are recognised by what the node says.
+  [[nodiscard]] std::string why_observe_only() const {
+    const std::string runtime =
+        snapshot_.node.has_value() ? snapshot_.node->container_runtime : std::string();
+    if (runtime.empty() || runtime.starts_with("containerd://")) {
+      return {};
+    }
+    return "observe only: the container runtime is " + runtime +
+           ", pulls can be held with containerd alone";
+  }
+
   /// Not observed is not zero: nothing is held anew, nothing is cancelled. What is held stays so
   /// for a while, since a probe that fails once must not let every pull go.
   void stand_still() {
@@ -163,13 +191,29 @@ class Planner {
       if (pull.waits_for_sizes) {
         continue;
       }
-      input.something_queued |= pull.held && pull.verdict == Verdict::FitsLater;
+      const bool soon = pull.verdict == Verdict::FitsLater ||
+                        (pull.verdict == Verdict::FitsAfterReclaim && policy_.reclaim);
+      input.something_queued |= pull.held && soon;
       // One that fits and is held all the same is no reason to keep others away.
-      input.something_stuck |=
-          pull.held && pull.verdict != Verdict::FitsLater && pull.verdict != Verdict::Fits;
+      input.something_stuck |= pull.held && !soon && pull.verdict != Verdict::Fits;
     }
     state = next_stage(state, input, policy_);
     decision_.node.stage = state.stage;
+  }
+
+  /// When each image that is here was last needed; what is gone is forgotten.
+  void note_images_in_use() {
+    std::map<Digest, MonotonicTime> next;
+    for (const LocalImage& image : snapshot_.runtime->images) {
+      const auto known = decision_.memory.image_used_at.find(image.image_id);
+      if (known != decision_.memory.image_used_at.end()) {
+        next.insert(*known);
+      }
+    }
+    for (const Digest& id : images_in_use(snapshot_)) {
+      next[id] = snapshot_.taken_at;
+    }
+    decision_.memory.image_used_at = std::move(next);
   }
 
   /// Arrival of each pull that is there; what is gone is forgotten.
@@ -290,6 +334,10 @@ class Planner {
     if (report.verdict == Verdict::DoesNotFit || report.verdict == Verdict::NeverFits) {
       report.smallest_volume_gib = room_->smallest_volume_gib(balance.peak);
     }
+    if (report.verdict == Verdict::FitsAfterReclaim) {
+      report.reclaim_bytes =
+          balance.floor - (balance.available - balance.outstanding - balance.peak);
+    }
     report.sentence = verdict_sentence(report, decision_.node);
     if (pull.pods.empty()) {
       plan_unwanted(pull, report);
@@ -311,12 +359,41 @@ class Planner {
     }
     protected_waits_ |= pull.is_protected && report.verdict != Verdict::NeverFits;
     hold(pull, report);
+    if (report.verdict == Verdict::FitsAfterReclaim) {
+      reclaim(report);
+    }
     if (pull.lease_ids.empty()) {
       return;
     }
     ++waiting_slots_;
     if (waiting_slots_ > slots_for_holds()) {
       cancel(pull, "must not keep a pull slot while it waits: " + report.sentence);
+    }
+  }
+
+  /// Removes what it takes, once: the space is measured before anything more goes, and what the
+  /// disk then has decides. The bytes expected are never taken for bytes that are there.
+  void reclaim(const PullReport& report) {
+    const std::optional<MonotonicTime>& before = decision_.memory.reclaimed_at;
+    if (!policy_.reclaim ||
+        (before.has_value() && snapshot_.taken_at - *before < kReclaimSettles)) {
+      return;
+    }
+    const ReclaimChoice choice = reclaimable_->choose(report.reclaim_bytes);
+    std::size_t ordered = 0;
+    for (const ReclaimableImage* image : choice.images) {
+      ReclaimImage action{
+          .image_id = image->image_id,
+          .image = image->name,
+          .expected_bytes = reclaimable_->bytes_of(*image),
+          .reason = "makes room for " + report.image + ", which " + report.sentence};
+      if (ordered == kReclaimsAtOnce ||
+          !may_order(snapshot_, decision_.memory, action_key(action))) {
+        continue;
+      }
+      ++ordered;
+      decision_.memory.reclaimed_at = snapshot_.taken_at;
+      decision_.actions.emplace_back(std::move(action));
     }
   }
 
@@ -450,6 +527,7 @@ class Planner {
   Decision& decision_;
   const Filesystem* device_ = nullptr;
   std::optional<Room> room_;
+  std::optional<Reclaimable> reclaimable_;
   std::int64_t queued_peak_ = 0;
   bool protected_waits_ = false;
   int waiting_slots_ = 0;

@@ -77,6 +77,112 @@ TEST_CASE("case 1, the storm: held at 0 bytes, told on pod and Job, nobody is dr
   CHECK(conditions[0].condition_reason == "PredictedPullExceedsHeadroom");
 }
 
+/// An image that nobody uses, of one layer, pulled long ago.
+void add_unused(TestNode& node, const std::string& name, unsigned number, std::int64_t bytes) {
+  node.unpacked(number);
+  for (LayerSnapshot& snapshot : node.snapshot_.runtime->snapshots) {
+    if (snapshot.chain_id == digest(1'000'000 + number)) {
+      snapshot.unpacked_bytes = bytes;
+    }
+  }
+  for (const std::string& record : {name + ":v1", name + "@sha256:" + std::string(64, 'a')}) {
+    node.snapshot_.runtime->images.push_back(
+        {.name = record,
+         .target = digest(3'000'000 + number),
+         .created_at = node.snapshot_.wall_time - std::chrono::hours(number),
+         .image_id = digest(4'000'000 + number),
+         .top_chain = digest(1'000'000 + number)});
+  }
+  std::ranges::sort(node.snapshot_.runtime->images, {}, &LocalImage::name);
+}
+
+TEST_CASE("case 1: what could be reclaimed counts, and is not enough; 26 GiB would do") {
+  TestNode node = storm();
+  add_unused(node, "quay.io/old", 50, gib(40));
+  Policy policy = default_policy();
+  policy.reclaim = true;
+  const Decision decision = decide(node.snapshot_, {}, policy);
+  CHECK(decision.node.reclaimable_bytes == gib(40));
+  CHECK(verdict_of(decision, "etl") == "NeverFits");
+  CHECK(report_of(decision, "etl").sentence.ends_with("never fits this volume, 26 GiB would do"));
+  CHECK(actions_of<ReclaimImage>(decision).empty());  // in vain: nothing goes
+}
+
+/// Case 2: fits at the end, not on the way.
+TestNode dip() {
+  TestNode node(gib(5000), gib(1600), gib(500));
+  node.image("etl", 1, {layer(1, gib(450), gib(800))}).pod({.name = "flow", .image = "etl"});
+  return node;
+}
+
+TEST_CASE("case 2: fits at the end, not on the way; with more to reclaim it will") {
+  TestNode node = dip();
+  add_unused(node, "quay.io/old", 50, gib(60));
+  Policy policy = default_policy();
+  policy.reclaim = true;
+  Decision decision = decide(node.snapshot_, {}, policy);
+  CHECK(verdict_of(decision, "etl") == "DoesNotFit");
+  CHECK(actions_of<ReclaimImage>(decision).empty());
+
+  add_unused(node, "quay.io/older", 60, gib(100));
+  decision = decide(node.snapshot_, {}, policy);
+  CHECK(verdict_of(decision, "etl") == "FitsAfterReclaim");
+  CHECK(report_of(decision, "etl").reclaim_bytes == gib(1250) - gib(1600) + gib(500));
+  CHECK(report_of(decision, "etl")
+            .sentence.ends_with("fits once 1.5 GiB of unused images are removed"));
+  CHECK(actions_of<HoldPull>(decision).size() == 1);
+  CHECK(actions_of<ReclaimImage>(decision).size() == 2);
+  CHECK(to_string(decision.node.stage) == std::string("warn"));
+
+  // Ordered once; nothing more goes before the disk has been looked at.
+  node.snapshot_.taken_at += std::chrono::seconds(1);
+  node.snapshot_.runtime_observed_at = node.snapshot_.taken_at;
+  const Decision second = decide(node.snapshot_, decision.memory, policy);
+  CHECK(actions_of<ReclaimImage>(second).empty());
+  CHECK(actions_of<HoldPull>(second).size() == 1);
+
+  // Less came back than was expected: it is not believed. Enough: released.
+  node.snapshot_.runtime->images.clear();
+  node.snapshot_.runtime->snapshots.clear();
+  node.snapshot_.filesystems->front().available_bytes = gib(1600) + gib(149);
+  CHECK(verdict_of(decide(node.snapshot_, second.memory, policy), "etl") == "DoesNotFit");
+  node.snapshot_.filesystems->front().available_bytes = gib(1600) + gib(150) + 1;
+  CHECK(verdict_of(decide(node.snapshot_, second.memory, policy), "etl") == "Fits");
+}
+
+TEST_CASE("without the policy's leave nothing is removed, and the node is not waited for") {
+  TestNode node = dip();
+  add_unused(node, "quay.io/old", 50, gib(160));
+  const Decision decision = decide(node.snapshot_, {}, default_policy());
+  CHECK(verdict_of(decision, "etl") == "FitsAfterReclaim");
+  CHECK(actions_of<ReclaimImage>(decision).empty());
+  CHECK(actions_of<HoldPull>(decision).size() == 1);
+  CHECK(to_string(decision.node.stage) == std::string("guard"));
+}
+
+TEST_CASE("CRI-O and Docker: observe only, and the words say so") {
+  for (const char* runtime : {"cri-o://1.34.1", "docker://27.0.3"}) {
+    CAPTURE(runtime);
+    TestNode node = storm();
+    node.hold(1);
+    node.snapshot_.node->container_runtime = runtime;
+    const Decision decision = decide(node.snapshot_, {}, default_policy());
+    CHECK(actions_of<HoldPull>(decision).empty());
+    CHECK(actions_of<CancelPull>(decision).empty());
+    CHECK(actions_of<SetTaint>(decision).empty());
+    CHECK(decision.pulls.empty());
+    REQUIRE(actions_of<SetCondition>(decision).size() == 1);
+    const SetCondition condition = actions_of<SetCondition>(decision)[0];
+    CHECK(condition.condition_reason == "PredictionUnavailable");
+    CHECK(condition.message == std::string("observe only: the container runtime is ") + runtime +
+                                   ", pulls can be held with containerd alone; 9.5 GiB free, "
+                                   "floor 2.0 GiB, headroom 7.5 GiB");
+  }
+  TestNode node = storm();
+  node.snapshot_.node->container_runtime = "containerd://1.7.27";
+  CHECK(actions_of<HoldPull>(decide(node.snapshot_, {}, default_policy())).size() == 1);
+}
+
 TEST_CASE("the same arguments give the same decision") {
   const TestNode node = storm();
   CHECK(decide(node.snapshot_, {}, default_policy()) ==

@@ -29,6 +29,7 @@ struct PullReport {
   Demand demand;
   std::int64_t outstanding_bytes = 0;
   std::int64_t smallest_volume_gib = 0;  // for NeverFits and DoesNotFit
+  std::int64_t reclaim_bytes = 0;        // for FitsAfterReclaim: what must come back at least
   bool by_inodes = false;                // the verdict is that of inodes: bytes alone would do
   std::vector<std::string> pods;         // "namespace/name"
   /// "needs 12.9 GiB at its peak (…); 9.5 GiB free, floor 2.0 GiB; never fits this volume, …"
@@ -45,8 +46,11 @@ struct NodeReport {
   std::int64_t outstanding_bytes = 0;    // live pulls and those let go, high side
   std::int64_t waiting_bytes = 0;        // held and expected pulls, high side
   std::int64_t headroom_bytes = 0;       // available - outstanding - floor
+  std::int64_t reclaimable_bytes = 0;    // unused images, their layers that nothing else needs
   std::int64_t forecast_low_bytes = 0;   // available - outstanding: the low point to come
   std::vector<std::string> blind_spots;  // what could not be seen, in words
+  /// Why nothing can be held here, in words: a runtime other than containerd. Empty: it can.
+  std::string observe_only;
 
   bool operator==(const NodeReport&) const = default;
 };

@@ -305,7 +305,9 @@ class DrainPlanner {
       plan_legacy(pull, pod, *state, job);
       return;
     }
-    if (pull.verdict != Verdict::NeverFits && pull.verdict != Verdict::DoesNotFit) {
+    const bool nobody_reclaims = pull.verdict == Verdict::FitsAfterReclaim && !policy_.reclaim;
+    if (pull.verdict != Verdict::NeverFits && pull.verdict != Verdict::DoesNotFit &&
+        !nobody_reclaims) {
       return;  // its turn comes here
     }
     const std::string why = pull.is_protected ? "a protected pod waits for the same image"

@@ -66,6 +66,10 @@ struct Memory {
   Published published;
   /// Steps of drains by action_key(), and when: none is ordered twice before it can show.
   std::map<std::string, MonotonicTime> drain_steps;
+  /// When images were last seen in use, by image ID; without it they are as old as their record.
+  std::map<Digest, MonotonicTime> image_used_at;
+  /// Removals ordered last: measured before the next ones.
+  std::optional<MonotonicTime> reclaimed_at;
   /// Since when a part of the picture is missing without which nothing can be judged.
   std::optional<MonotonicTime> blind_since;
 

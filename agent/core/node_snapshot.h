@@ -77,6 +77,8 @@ struct LocalImage {
   Digest target;
   WallTime created_at{};
   bool pinned = false;
+  Digest image_id;   // CRI's: the config's digest; zero = not known
+  Digest top_chain;  // its topmost layer snapshot; zero = not known
 
   bool operator==(const LocalImage&) const = default;
 };
@@ -93,6 +95,7 @@ struct LayerSnapshot {
   Digest chain_id;
   std::int64_t unpacked_bytes = -1;
   std::int64_t inodes = -1;
+  Digest parent;  // chain ID of the layer below; zero = none
 
   bool operator==(const LayerSnapshot&) const = default;
 };
@@ -146,6 +149,8 @@ struct RuntimeState {
   std::vector<ActiveExtract> extracts;
   std::vector<Ingest> ingests;
   std::vector<PullLease> leases;
+  /// Layers that containers (sandboxes too) stand on directly. Sorted, each once.
+  std::vector<Digest> used_chains;
 
   bool operator==(const RuntimeState&) const = default;
 };
@@ -222,6 +227,7 @@ struct Node {
   DrainRecords drained;  // of pods whose owner is no Job
   std::string operating_system;
   std::string architecture;
+  std::string container_runtime;  // "containerd://2.2.9", "cri-o://1.34.0"
 
   bool operator==(const Node&) const = default;
 };

@@ -69,6 +69,8 @@ struct Policy {
   /// A Docker config.json with logins for registries other than ECR; empty = none.
   std::string registry_config_file;
   bool blob_access = true;
+  /// Whether unused images are removed where that makes room for a held pull.
+  bool reclaim = false;
   std::string kubelet_config_file;
   bool discard_unpacked_layers = true;
   std::string snapshotter = "overlayfs";

@@ -69,20 +69,24 @@ const PullReport* leading_pull(const Decision& decision) {
 
 std::string node_sentence(const Decision& decision) {
   const NodeReport& node = decision.node;
+  const std::string prefix = node.observe_only.empty() ? "" : node.observe_only + "; ";
   if (const PullReport* pull = leading_pull(decision)) {
     const auto held = std::ranges::count(decision.pulls, true, &PullReport::held);
     return std::to_string(held) + (held == 1 ? " pull held: " : " pulls held: ") + pull->image +
            " " + pull->sentence;
   }
   if (!node.image_filesystem.has_value()) {
-    return "the image filesystem can't be observed";
+    return prefix + "the image filesystem can't be observed";
   }
-  return gib_text(node.image_filesystem->available_bytes) + " GiB free, floor " +
+  return prefix + gib_text(node.image_filesystem->available_bytes) + " GiB free, floor " +
          gib_text(node.floor.bytes) + " GiB, headroom " + gib_text(node.headroom_bytes) + " GiB";
 }
 
 void publish_taint(const NodeSnapshot& snapshot, const Policy& policy, Decision& decision) {
-  const TaintEffect wanted = wanted_effect(snapshot, policy, decision.node.stage);
+  // Who can't hold anything does not keep others away either; an old taint of ours still goes.
+  const TaintEffect wanted = decision.node.observe_only.empty()
+                                 ? wanted_effect(snapshot, policy, decision.node.stage)
+                                 : TaintEffect::None;
   if (present_effect(snapshot, policy) == wanted ||
       !may_order(snapshot, decision.memory, "taint")) {
     return;
@@ -161,7 +165,7 @@ SetCondition wanted_condition(const Decision& decision) {
   SetCondition condition;
   condition.message = shorten(node_sentence(decision), kConditionMessageBytesMaximum);
   condition.reason = condition.message;
-  if (!decision.node.image_filesystem.has_value()) {
+  if (!decision.node.image_filesystem.has_value() || !decision.node.observe_only.empty()) {
     condition.status = ConditionStatus::Unknown;
     condition.condition_reason = "PredictionUnavailable";
   } else if (decision.node.stage >= Stage::Guard) {

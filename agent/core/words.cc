@@ -58,7 +58,7 @@ std::string verdict_text(const PullReport& report) {
     case Verdict::Fits:
       return "fits";
     case Verdict::FitsAfterReclaim:
-      return "fits once unused images are removed";
+      return "fits once " + gib_text(report.reclaim_bytes) + " GiB of unused images are removed";
     case Verdict::FitsLater:
       return "fits once other pulls have settled";
     case Verdict::DoesNotFit:

@@ -43,7 +43,7 @@ TEST_CASE("each verdict has its words") {
 
   const Case cases[] = {
       {Verdict::Fits, 0, "fits"},
-      {Verdict::FitsAfterReclaim, 0, "fits once unused images are removed"},
+      {Verdict::FitsAfterReclaim, 0, "fits once 1.5 GiB of unused images are removed"},
       {Verdict::FitsLater, 0, "fits once other pulls have settled"},
       {Verdict::DoesNotFit, 17, "does not fit now, 17 GiB would do"},
       {Verdict::NeverFits, 26, "never fits this volume, 26 GiB would do"},
@@ -54,6 +54,7 @@ TEST_CASE("each verdict has its words") {
     CAPTURE(c.end);
     PullReport report = storm_pull(c.verdict);
     report.smallest_volume_gib = c.volume_gib;
+    report.reclaim_bytes = c.verdict == Verdict::FitsAfterReclaim ? gib(150) : 0;
     CHECK(verdict_sentence(report, storm_node()) == kNeed + c.end);
   }
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/core/sha256.h"
+#include "agent/wire/cri.h"
 
 namespace imagefs_guard {
 
@@ -15,6 +16,8 @@ namespace {
 constexpr std::chrono::seconds kCallDeadline{5};
 // 20,000 snapshots take containerd some 0.2 s; garbage collection may hold its lock for longer.
 constexpr std::chrono::seconds kListDeadline{30};
+// It waits for garbage collection to delete every file of the image.
+constexpr std::chrono::seconds kRemoveDeadline{120};
 // Its own name, so that it can be found should the removal not have come.
 constexpr std::string_view kOrphanKey = "imagefs-guard-drop-orphans";
 constexpr std::string_view kOrphanBlob = "imagefs-guard drops orphans\n";
@@ -151,11 +154,17 @@ Containerd::Call Containerd::list_images(Done<std::vector<LocalImage>> done) {
                                        sorted<LocalImage>(std::move(done), by_name));
 }
 
-Containerd::Call Containerd::list_blobs(Done<std::vector<LocalBlob>> done) {
-  return list<std::vector<LocalBlob>>("/containerd.services.content.v1.Content/List",
-                                      "",
-                                      wire::decode_blobs,
-                                      sorted<LocalBlob>(std::move(done), by_digest));
+Containerd::Call Containerd::list_blobs(Done<wire::BlobList> done) {
+  return list<wire::BlobList>("/containerd.services.content.v1.Content/List",
+                              "",
+                              wire::decode_blobs,
+                              [done = std::move(done)](Result<wire::BlobList> result) {
+                                if (result) {
+                                  std::ranges::sort(result->blobs, by_digest);
+                                  std::ranges::sort(result->links, {}, &wire::ContentLinks::digest);
+                                }
+                                done(std::move(result));
+                              });
 }
 
 Containerd::Call Containerd::list_snapshots(Done<wire::SnapshotList> done) {
@@ -165,7 +174,10 @@ Containerd::Call Containerd::list_snapshots(Done<wire::SnapshotList> done) {
       wire::decode_snapshots,
       [done = std::move(done)](Result<wire::SnapshotList> result) {
         if (result) {
-          std::sort(result->chain_ids.begin(), result->chain_ids.end());
+          std::ranges::sort(result->layers, {}, &LayerSnapshot::chain_id);
+          std::ranges::sort(result->used_chains);
+          const auto repeated = std::ranges::unique(result->used_chains);
+          result->used_chains.erase(repeated.begin(), repeated.end());
           std::sort(result->extracts.begin(), result->extracts.end(), by_chain_id);
         }
         done(std::move(result));
@@ -241,6 +253,19 @@ Containerd::Call Containerd::delete_lease(const std::string& lease_id, Done<void
   return command("/containerd.services.leases.v1.Leases/Delete",
                  wire::encode_delete_lease(lease_id, /* synchronous= */ false),
                  std::move(done));
+}
+
+Containerd::Call Containerd::remove_image(const std::string& image, Done<void> done) {
+  return client_.unary("/runtime.v1.ImageService/RemoveImage",
+                       wire::encode_image_spec_request(image),
+                       kRemoveDeadline,
+                       [done = std::move(done)](Result<std::string> reply) {
+                         if (!reply && reply.error().kind != ErrorKind::NotFound) {
+                           done(std::move(reply).error());
+                         } else {
+                           done({});
+                         }
+                       });
 }
 
 Containerd::Call Containerd::abort_ingest(const std::string& ref, Done<void> done) {

@@ -37,7 +37,7 @@ class Containerd {
 
   // Lists are sorted by their first member.
   [[nodiscard]] Call list_images(Done<std::vector<LocalImage>> done);
-  [[nodiscard]] Call list_blobs(Done<std::vector<LocalBlob>> done);
+  [[nodiscard]] Call list_blobs(Done<wire::BlobList> done);
   [[nodiscard]] Call list_snapshots(Done<wire::SnapshotList> done);
   [[nodiscard]] Call list_ingests(Done<std::vector<Ingest>> done);
   /// Leases that expire, without what they protect.
@@ -54,6 +54,9 @@ class Containerd {
   /// directory).
   [[nodiscard]] Call snapshot_usage(std::string_view key, Done<wire::SnapshotUsage> done);
 
+  /// CRI's RemoveImage on the same socket: all names of the image; its bytes are back when the
+  /// answer comes. `image`: name or ID.
+  [[nodiscard]] Call remove_image(const std::string& image, Done<void> done);
   [[nodiscard]] Call delete_lease(const std::string& lease_id, Done<void> done);
   [[nodiscard]] Call abort_ingest(const std::string& ref, Done<void> done);
   [[nodiscard]] Call prepare_snapshot(std::string_view key, Done<void> done);

@@ -188,7 +188,7 @@ TEST_CASE("a held pull waits at 0 layer bytes and goes on when it is released") 
   }));
   const auto snapshots = world.wait<wire::SnapshotList>(
       [&](auto done) { return world.containerd.list_snapshots(std::move(done)); });
-  CHECK(snapshots->chain_ids.size() == 2);
+  CHECK(snapshots->layers.size() == 2);
   CHECK(snapshots->extracts.empty());
   const auto usage = world.wait<wire::SnapshotUsage>([&](auto done) {
     return world.containerd.snapshot_usage(to_string(image.layer_digests[0]), std::move(done));

@@ -44,13 +44,14 @@ TEST_CASE("lists come sorted") {
   world.fake.images["b"] = {.name = "b", .target = digest(1)};
   world.fake.images["a"] = {.name = "a", .target = digest(2), .pinned = true};
   Containerd& containerd = world.containerd;
-  CHECK(world
-            .wait<std::vector<LocalBlob>>(
-                [&](auto done) { return containerd.list_blobs(std::move(done)); })
-            .value() == std::vector<LocalBlob>{{digest(1), 10}, {digest(2), 20}});
+  CHECK(
+      world.wait<wire::BlobList>([&](auto done) { return containerd.list_blobs(std::move(done)); })
+          .value()
+          .blobs == std::vector<LocalBlob>{{digest(1), 10}, {digest(2), 20}});
   const auto snapshots = world.wait<wire::SnapshotList>(
       [&](auto done) { return containerd.list_snapshots(std::move(done)); });
-  CHECK(snapshots->chain_ids == std::vector{digest(3), digest(4)});
+  CHECK(snapshots->layers ==
+        std::vector{LayerSnapshot{.chain_id = digest(3)}, LayerSnapshot{.chain_id = digest(4)}});
   CHECK(snapshots->extracts.size() == 1);
   const auto images = world.wait<std::vector<LocalImage>>(
       [&](auto done) { return containerd.list_images(std::move(done)); });

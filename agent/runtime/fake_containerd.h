@@ -44,6 +44,7 @@ class FakeContainerd final : public GrpcClient {
   // snapshot, files with the collection that follows the next deletion of a blob.
   std::set<std::string> orphan_directories;
   std::set<std::string> orphan_files;
+  std::set<std::string> image_ids;   // what CRI's RemoveImage can remove
   std::map<std::string, int> calls;  // by method, without the service
 
   /// Fails the next call of that method ("List" of "…Images/List": "Images/List").
@@ -238,6 +239,13 @@ class FakeContainerd final : public GrpcClient {
         orphan_files.clear();  // a collection runs at once
       }
       answer(call, "", leases.erase(fields[1]) > 0 ? Result<void>() : not_found(fields[1]));
+    } else if (name == "ImageService/RemoveImage") {
+      // A reply even where there is no such image, as CRI has it.
+      protozero::pbf_reader spec(fields[1]);
+      while (spec.next(1)) {
+        image_ids.erase(spec.get_string());
+      }
+      answer(call, "", {});
     } else if (name == "Snapshots/Prepare") {
       active[fields[2]] = 0;
       answer(call, "", {});

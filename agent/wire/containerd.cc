@@ -85,22 +85,54 @@ Result<Ingest> decode_ingest(std::string_view message) {
   return ingest;
 }
 
-/// Nullopt for a digest that is not sha256.
-Result<std::optional<LocalBlob>> decode_blob(std::string_view message) {
+constexpr std::string_view kContentLabel = "containerd.io/gc.ref.content.";
+constexpr std::string_view kSnapshotLabel = "containerd.io/gc.ref.snapshot.";
+/// Manifests that one index may name; more are left out, the image is then not reclaimable.
+constexpr std::size_t kLinksLimit = 1'000;
+
+/// Layers ("l.0") are left out: snapshots tell what is unpacked, and there are many.
+void take_link(const Label& label, ContentLinks& links) {
+  const std::optional<Digest> digest = parse_digest(label.value);
+  if (!digest) {
+    return;
+  }
+  if (label.key.starts_with(kSnapshotLabel)) {
+    links.top_chain = *digest;
+    links.snapshotter = label.key.substr(kSnapshotLabel.size());
+  } else if (label.key == std::string(kContentLabel) + "config") {
+    links.config = *digest;
+  } else if (label.key.starts_with(std::string(kContentLabel) + "m.") &&
+             links.manifests.size() < kLinksLimit) {
+    links.manifests.push_back(*digest);
+  }
+}
+
+/// Nullopt for a digest that is not sha256. `links`: where its labels go, if anybody wants them.
+Result<std::optional<LocalBlob>> decode_blob(std::string_view message,
+                                             ContentLinks* links = nullptr) {
   std::optional<Digest> digest;
   std::int64_t bytes = 0;
-  TRY(read_message(message, [&](protozero::pbf_reader& reader) -> Result<void> {
-    if (reader.tag() == 1) {
-      digest = parse_digest(take_bytes(reader));
-    } else if (reader.tag() == 2) {
-      bytes = not_negative(take_integer(reader));
-    } else {
-      reader.skip();
-    }
-    return {};
-  }));
+  const Result<void> read =
+      read_message(message, [&](protozero::pbf_reader& reader) -> Result<void> {
+        if (reader.tag() == 1) {
+          digest = parse_digest(take_bytes(reader));
+        } else if (reader.tag() == 2) {
+          bytes = not_negative(take_integer(reader));
+        } else if (reader.tag() == 5 && links != nullptr) {
+          take_link(TRY(decode_label(take_bytes(reader))), *links);
+        } else {
+          reader.skip();
+        }
+        return {};
+      });
+  if (!read) {
+    return read.error();
+  }
   if (!digest) {
     return std::optional<LocalBlob>();
+  }
+  if (links != nullptr) {
+    links->digest = *digest;
   }
   return std::optional<LocalBlob>(LocalBlob{.digest = *digest, .bytes = bytes});
 }
@@ -109,10 +141,13 @@ Result<void> decode_snapshot(std::string_view message, SnapshotList& list) {
   constexpr std::int64_t kActive = 2;
   constexpr std::int64_t kCommitted = 3;
   std::string_view name;
+  std::string_view parent;
   std::int64_t kind = 0;
   TRY(read_message(message, [&](protozero::pbf_reader& reader) -> Result<void> {
     if (reader.tag() == 1) {
       name = take_bytes(reader);
+    } else if (reader.tag() == 2) {
+      parent = take_bytes(reader);
     } else if (reader.tag() == 3) {
       kind = take_integer(reader);
     } else {
@@ -120,17 +155,25 @@ Result<void> decode_snapshot(std::string_view message, SnapshotList& list) {
     }
     return {};
   }));
-  if (list.chain_ids.size() >= kSnapshotsLimit || list.extracts.size() >= kSnapshotsLimit) {
+  if (list.layers.size() >= kSnapshotsLimit || list.extracts.size() >= kSnapshotsLimit ||
+      list.used_chains.size() >= kSnapshotsLimit) {
     return too_many("snapshots", kSnapshotsLimit);
   }
+  const std::optional<Digest> below = parse_digest(parent);
   if (kind == kCommitted) {
     if (const std::optional<Digest> chain_id = parse_digest(name)) {
-      list.chain_ids.push_back(*chain_id);
+      list.layers.push_back({.chain_id = *chain_id, .parent = below.value_or(Digest{})});
+      return {};
     }
   } else if (kind == kActive) {
     if (const std::optional<Digest> chain_id = parse_extract_key(name)) {
-      list.extracts.push_back({.chain_id = *chain_id, .key = std::string(name)});
+      list.extracts.push_back(
+          {.chain_id = *chain_id, .key = std::string(name), .parent = below.value_or(Digest{})});
     }
+  }
+  // A container, a view, or an extraction: what it stands on must stay.
+  if (below) {
+    list.used_chains.push_back(*below);
   }
   return {};
 }
@@ -247,6 +290,8 @@ Result<void> decode_event_payload(std::string_view any, ContainerdEvent& event) 
       event.key = take_bytes(reader);
     } else if (reader.tag() == 2 && event.topic == "/snapshot/commit") {
       event.name = take_bytes(reader);
+    } else if (reader.tag() == 2 && event.topic == "/snapshot/prepare") {
+      event.parent = take_bytes(reader);
     } else if (reader.tag() == 5) {
       event.snapshotter = take_bytes(reader);
     } else {
@@ -300,13 +345,17 @@ Result<Ingest> decode_ingest_status(std::string_view message) {
   return decode_ingest(TRY(nested(message, 1)));
 }
 
-Result<void> decode_blobs(std::string_view message, std::vector<LocalBlob>& blobs) {
+Result<void> decode_blobs(std::string_view message, BlobList& list) {
   return read_elements(message, [&](std::string_view element) -> Result<void> {
-    if (blobs.size() >= kBlobsLimit) {
+    if (list.blobs.size() >= kBlobsLimit) {
       return too_many("blobs", kBlobsLimit);
     }
-    if (const std::optional<LocalBlob> blob = TRY(decode_blob(element))) {
-      blobs.push_back(*blob);
+    ContentLinks links;
+    if (const std::optional<LocalBlob> blob = TRY(decode_blob(element, &links))) {
+      list.blobs.push_back(*blob);
+      if (!links.config.is_zero() || !links.top_chain.is_zero() || !links.manifests.empty()) {
+        list.links.push_back(std::move(links));
+      }
     }
     return {};
   });

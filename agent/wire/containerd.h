@@ -36,8 +36,26 @@ constexpr std::size_t kLeaseResourcesLimit = 10'000;
 /// Status' reply.
 [[nodiscard]] Result<Ingest> decode_ingest_status(std::string_view message);
 
+/// What a manifest, index or config names by its labels for containerd's garbage collection.
+struct ContentLinks {
+  Digest digest;
+  std::vector<Digest> manifests;  // of an index
+  Digest config;                  // of a manifest
+  Digest top_chain;               // of a config, once unpacked; in `snapshotter`
+  std::string snapshotter;
+
+  bool operator==(const ContentLinks&) const = default;
+};
+
+struct BlobList {
+  std::vector<LocalBlob> blobs;
+  std::vector<ContentLinks> links;  // of the blobs that name anything
+
+  bool operator==(const BlobList&) const = default;
+};
+
 /// Content List's reply; digests other than sha256 are left out.
-[[nodiscard]] Result<void> decode_blobs(std::string_view message, std::vector<LocalBlob>& blobs);
+[[nodiscard]] Result<void> decode_blobs(std::string_view message, BlobList& list);
 
 /// Info's reply.
 [[nodiscard]] Result<LocalBlob> decode_blob_info(std::string_view message);
@@ -89,6 +107,7 @@ struct SnapshotKey {
 struct ExtractKey {
   Digest chain_id;
   std::string key;  // "extract-<time>-<random> sha256:<chain ID>"
+  Digest parent;    // chain ID of the layer below; zero = none
 
   bool operator==(const ExtractKey&) const = default;
 };
@@ -96,10 +115,12 @@ struct ExtractKey {
 /// The chain ID in an extract key; nullopt if it is a key of something else.
 [[nodiscard]] std::optional<Digest> parse_extract_key(std::string_view key);
 
-/// Committed layers and layers that are being unpacked; containers' own snapshots are left out.
+/// Committed layers and layers that are being unpacked; of containers' own snapshots only the
+/// layer that each stands on.
 struct SnapshotList {
-  std::vector<Digest> chain_ids;
+  std::vector<LayerSnapshot> layers;  // usage not known
   std::vector<ExtractKey> extracts;
+  std::vector<Digest> used_chains;  // may repeat
 
   bool operator==(const SnapshotList&) const = default;
 };
@@ -155,6 +176,7 @@ struct ContainerdEvent {
   std::string topic;        // "/snapshot/commit"
   std::string key;          // snapshot key, image name, or digest
   std::string name;         // of a committed snapshot
+  std::string parent;       // of a prepared one
   std::string snapshotter;  // empty in older versions
 
   bool operator==(const ContainerdEvent&) const = default;

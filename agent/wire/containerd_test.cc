@@ -27,7 +27,7 @@ Digest digest(std::uint8_t fill) {
   return made;
 }
 
-std::string label(const char* key, const char* value) {
+std::string label(const char* key, const std::string& value) {
   return built([&](Writer& w) {
     w.add_string(1, key);
     w.add_string(2, value);
@@ -61,10 +61,10 @@ std::string image_list() {
   });
 }
 
-std::string snapshot(const std::string& name, int kind) {
+std::string snapshot(const std::string& name, int kind, const std::string& parent = "parent") {
   return built([&](Writer& w) {
     w.add_string(1, name);
-    w.add_string(2, "parent");
+    w.add_string(2, parent);
     w.add_enum(3, kind);
   });
 }
@@ -135,11 +135,62 @@ TEST_CASE("images: target, pinned label, time; what has no digest is left out") 
 TEST_CASE("snapshots: layers and extractions, nothing else") {
   SnapshotList list;
   REQUIRE(decode_snapshots(snapshot_list(), list));
-  CHECK(list.chain_ids == std::vector{digest(2)});
+  CHECK(list.layers == std::vector{LayerSnapshot{.chain_id = digest(2)}});
   CHECK(list.extracts ==
         std::vector{ExtractKey{digest(3), "extract-1700-AbC_ " + to_string(digest(3))}});
   REQUIRE(decode_snapshots(snapshot_list(), list));
-  CHECK(list.chain_ids.size() == 2);
+  CHECK(list.layers.size() == 2);
+}
+
+TEST_CASE("snapshots: what stands on what") {
+  SnapshotList list;
+  REQUIRE(decode_snapshots(
+      built([](Writer& w) {
+        w.add_message(1, snapshot(to_string(digest(2)), 3, ""));
+        w.add_message(1, snapshot(to_string(digest(3)), 3, to_string(digest(2))));
+        w.add_message(1, snapshot("a0b1c2", 2, to_string(digest(3))));  // a container
+        w.add_message(1, snapshot("view", 1, to_string(digest(2))));
+        w.add_message(1, snapshot("extract-1-a " + to_string(digest(4)), 2, to_string(digest(3))));
+      }),
+      list));
+  CHECK(list.layers == std::vector{LayerSnapshot{.chain_id = digest(2)},
+                                   LayerSnapshot{.chain_id = digest(3), .parent = digest(2)}});
+  CHECK(list.used_chains == std::vector{digest(3), digest(2), digest(3)});
+  REQUIRE(list.extracts.size() == 1);
+  CHECK(list.extracts[0].parent == digest(3));
+}
+
+TEST_CASE("blobs: what index, manifest and config name by their labels") {
+  const auto blob = [](std::uint8_t number, const std::vector<std::string>& labels) {
+    return built([&](Writer& w) {
+      w.add_string(1, to_string(digest(number)));
+      for (const std::string& one : labels) {
+        w.add_message(5, one);
+      }
+    });
+  };
+  BlobList list;
+  REQUIRE(decode_blobs(
+      built([&](Writer& w) {
+        w.add_message(1,
+                      blob(1,
+                           {label("containerd.io/gc.ref.content.m.0", to_string(digest(2))),
+                            label("containerd.io/gc.ref.content.m.1", "nonsense")}));
+        w.add_message(1,
+                      blob(2,
+                           {label("containerd.io/gc.ref.content.config", to_string(digest(3))),
+                            label("containerd.io/gc.ref.content.l.0", to_string(digest(9)))}));
+        w.add_message(
+            1, blob(3, {label("containerd.io/gc.ref.snapshot.overlayfs", to_string(digest(4)))}));
+        w.add_message(1, blob(9, {label("containerd.io/uncompressed", to_string(digest(8)))}));
+      }),
+      list));
+  CHECK(list.blobs.size() == 4);
+  REQUIRE(list.links.size() == 3);
+  CHECK(list.links[0] == ContentLinks{.digest = digest(1), .manifests = {digest(2)}});
+  CHECK(list.links[1] == ContentLinks{.digest = digest(2), .config = digest(3)});
+  CHECK(list.links[2] ==
+        ContentLinks{.digest = digest(3), .top_chain = digest(4), .snapshotter = "overlayfs"});
 }
 
 TEST_CASE("ingests and blobs") {
@@ -162,13 +213,14 @@ TEST_CASE("ingests and blobs") {
     w.add_message(5, label("a", "b"));
   });
   const std::string other = built([](Writer& w) { w.add_string(1, "sha512:00"); });
-  std::vector<LocalBlob> blobs;
+  BlobList blobs;
   REQUIRE(decode_blobs(built([&](Writer& w) {
                          w.add_message(1, blob);
                          w.add_message(1, other);
                        }),
                        blobs));
-  CHECK(blobs == std::vector{LocalBlob{digest(7), 99}});
+  CHECK(blobs.blobs == std::vector{LocalBlob{digest(7), 99}});
+  CHECK(blobs.links.empty());
   CHECK(decode_blob_info(built([&](Writer& w) { w.add_message(1, blob); })).value().bytes == 99);
   CHECK(decode_blob_info(built([&](Writer& w) { w.add_message(1, other); })).error().kind ==
         ErrorKind::InvalidArgument);
@@ -268,13 +320,13 @@ TEST_CASE("CRI replies") {
 
 TEST_CASE("wrong wire types, cut and random messages never get through as a crash") {
   // Field 1 as a varint where a message is expected, and the other way round.
-  std::vector<LocalBlob> blobs;
+  BlobList blobs;
   CHECK(decode_blobs(built([](Writer& w) { w.add_int64(1, 5); }), blobs));
   CHECK(decode_usage(built([](Writer& w) { w.add_string(1, "x"); })).value() == SnapshotUsage{});
 
   const auto decode_all = [](std::string_view message) {
     std::vector<LocalImage> images;
-    std::vector<LocalBlob> some_blobs;
+    BlobList some_blobs;
     std::vector<Ingest> ingests;
     std::vector<PullLease> leases;
     SnapshotList snapshots;

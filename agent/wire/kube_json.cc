@@ -261,6 +261,7 @@ Result<Node> to_node(JsonView object) {
   read_conditions(object["status"]["conditions"], node);
   node.operating_system = string_of(object["status"]["nodeInfo"]["operatingSystem"]);
   node.architecture = string_of(object["status"]["nodeInfo"]["architecture"]);
+  node.container_runtime = string_of(object["status"]["nodeInfo"]["containerRuntimeVersion"]);
   return node;
 }
 

@@ -186,13 +186,15 @@ TEST_CASE("node: taints, conditions, own annotations only") {
           "status":{"conditions":[{"type":"DiskPressure","status":"True"},
              {"type":"ImageFilesystemRisk","status":"False","reason":"R","message":"M",
               "lastTransitionTime":"T"}],
-           "nodeInfo":{"operatingSystem":"linux","architecture":"arm64"}}})");
+           "nodeInfo":{"operatingSystem":"linux","architecture":"arm64",
+                       "containerRuntimeVersion":"containerd://2.2.9"}}})");
   REQUIRE(node);
   CHECK(node->taints == std::vector<Taint>{{"k", "", "NoSchedule"}, {"k2", "v", "NoExecute"}});
   CHECK(node->disk_pressure);
   CHECK(node->risk_condition == RiskCondition{ConditionStatus::False, "R", "M", "T"});
   CHECK(node->annotations.size() == 1);
   CHECK(node->architecture == "arm64");
+  CHECK(node->container_runtime == "containerd://2.2.9");
   const auto list = parse_node_list(
       R"({"kind":"NodeList","metadata":{"resourceVersion":"9"},
           "items":[{"metadata":{"name":"n","uid":"u"}}]})");

@@ -296,7 +296,7 @@ Result<std::string> read_name(const YAML::Node& node) {
 }
 
 /// defaultProtectedLabels stands before protectedLabels: keys are applied in this order.
-constexpr std::array<KeySpec, 31> kKeys = {{
+constexpr std::array<KeySpec, 32> kKeys = {{
     {"mode",
      "enforce or observe",
      "enforce",
@@ -432,6 +432,11 @@ constexpr std::array<KeySpec, 31> kKeys = {{
      "",
      "Thresholds are read from this KubeletConfiguration instead of the live /configz.",
      into<&Policy::kubelet_config_file, read_path>},
+    {"reclaim",
+     "true or false",
+     "false",
+     "Removes unused images, least recently used first, where that makes room for a held pull.",
+     into<&Policy::reclaim, read_bool>},
     {"discardUnpackedLayers",
      "true or false",
      "true",

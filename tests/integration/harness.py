@@ -103,6 +103,7 @@ class NodeTest(unittest.TestCase):
 
     auth = None
     start_runtime = True
+    image_minimum_age = 120.0  # the kubelet's imageMinimumGCAge, seconds
 
     @classmethod
     def setUpClass(cls):
@@ -135,7 +136,7 @@ class NodeTest(unittest.TestCase):
             self.runtime, Config(eviction_hard={"imagefs.available": FLOOR}),
             # The first back-off is half of the real one: time to hold a retry.
             Timings(eviction_pass=1.0, pressure_transition=3.0, backoff_first=5.0,
-                    heartbeat=2.0))
+                    heartbeat=2.0, image_minimum_age=self.image_minimum_age))
         self.cluster.__enter__()
         self.addCleanup(self.cluster.__exit__, None, None, None)
 
