@@ -79,6 +79,10 @@ class Planner {
     }
     decision_.node.image_filesystem = *device_;
     decision_.node.floor = floor_of(*device_, snapshot_.kubelet, policy_);
+    decision_.node.image_usage_percent = image_usage_percent(*device_);
+    decision_.node.image_gc_due =
+        snapshot_.kubelet.has_value() &&
+        decision_.node.image_usage_percent >= snapshot_.kubelet->image_gc_high_percent;
   }
 
   void plan_pulls() {
@@ -109,6 +113,13 @@ class Planner {
                             .discards = policy_.discard_unpacked_layers,
                             .floor_margin_bytes = policy_.floor_margin_bytes,
                             .reclaimable_bytes = reclaimable_->bytes()});
+    std::vector<Digest> live;
+    for (const Pull& pull : pulls.pulls) {
+      if (!pull.lease_ids.empty()) {
+        live.push_back(pull.manifest->manifest_digest);
+      }
+    }
+    decision_.node.leftover_bytes = room_->leftover_bytes(live);
     for (const Pull& pull : pulls.pulls) {
       ask_for_config(pull);
       pull.is_live() ? plan_live(pull) : plan_waiting(pull);
@@ -363,6 +374,11 @@ class Planner {
       reclaim(report);
     }
     if (pull.lease_ids.empty()) {
+      return;
+    }
+    if (pull.hold != nullptr && pull.hold->state == HoldState::NothingToHold) {
+      // All its blobs are here, from a pull that failed: it would begin to unpack at once.
+      cancel(pull, "can't be held, all its blobs are here: " + report.sentence);
       return;
     }
     ++waiting_slots_;

@@ -259,6 +259,70 @@ TEST_CASE("case 5: what is downloaded counts for that image only, and only as do
   CHECK(actions_of<HoldPull>(decide(node.snapshot_, {}, default_policy())).size() == 1);
 }
 
+TEST_CASE("case 5, the sawtooth: the retry meets a hold, and the rise clears nothing") {
+  // The first pull has just failed at 0 bytes free.
+  TestNode node(gib(4000), gib(20), gib(400));
+  node.image("etl", 1, {layer(1, gib(500), gib(900))}).pod({.name = "web", .image = "etl"});
+  const Decision failed = decide(node.snapshot_, {}, default_policy());
+  CHECK(to_string(failed.node.stage) == std::string("guard"));
+
+  // What is left: all of its blobs, and a dead download.
+  node.blob(1, gib(500)).ingest(77, gib(40), gib(90));
+  node.snapshot_.filesystems->front().available_bytes = gib(760);
+  node.snapshot_.taken_at += std::chrono::minutes(11);
+  node.snapshot_.runtime_observed_at = node.snapshot_.taken_at;
+  const Decision risen = decide(node.snapshot_, failed.memory, default_policy());
+  CHECK(risen.node.leftover_bytes == gib(500) + gib(40));
+  CHECK(risen.node.reclaimable_bytes == 0);
+  CHECK(report_of(risen, "etl").demand.download_bytes == 0);
+  CHECK(verdict_of(risen, "etl") == "NeverFits");
+  CHECK(actions_of<HoldPull>(risen).size() == 1);
+  CHECK(to_string(risen.node.stage) == std::string("guard"));
+
+  // Every blob is here, so the retry can't be held: it is cancelled by its lease, the next is met.
+  node.hold(1, HoldState::NothingToHold).lease("retry-1", 1);
+  const Decision retry = decide(node.snapshot_, risen.memory, default_policy());
+  REQUIRE(actions_of<CancelPull>(retry).size() == 1);
+  CHECK(actions_of<CancelPull>(retry)[0].lease_ids == std::vector<std::string>{"retry-1"});
+  CHECK(actions_of<HoldPull>(retry).size() == 1);
+  CHECK(retry.node.leftover_bytes == gib(40));  // the blobs are a live pull's now
+
+  // The runtime has collected the leftovers: all is new, and there is still no room.
+  TestNode clean(gib(4000), gib(1300), gib(400));
+  clean.image("etl", 1, {layer(1, gib(500), gib(900))}).pod({.name = "web", .image = "etl"});
+  const Decision collected = decide(clean.snapshot_, retry.memory, default_policy());
+  CHECK(collected.node.leftover_bytes == 0);
+  CHECK(actions_of<HoldPull>(collected).size() == 1);
+  CHECK(report_of(collected, "etl").demand.download_bytes == gib(500));
+}
+
+TEST_CASE("V8: the wall clock is set back, timers go on") {
+  TestNode node(gib(2000), gib(1500), gib(200));
+  node.snapshot_.node->taints = {{.key = default_policy().taint_key, .effect = "NoSchedule"}};
+  Decision decision = decide(node.snapshot_, {}, default_policy());
+  for (int minute = 1; minute <= 10; ++minute) {
+    CHECK(actions_of<SetTaint>(decision).empty());
+    node.snapshot_.taken_at += std::chrono::minutes(1);
+    node.snapshot_.runtime_observed_at = node.snapshot_.taken_at;
+    node.snapshot_.wall_time +=
+        minute == 4 ? Duration(-std::chrono::hours(1)) : Duration(std::chrono::minutes(1));
+    decision = decide(node.snapshot_, decision.memory, default_policy());
+  }
+  REQUIRE(actions_of<SetTaint>(decision).size() == 1);
+  CHECK(actions_of<SetTaint>(decision)[0].effect == TaintEffect::None);
+}
+
+TEST_CASE("image garbage collection is told when it is due, and nothing is built on it") {
+  TestNode node(gib(2000), gib(310), gib(200));
+  const Decision due = decide(node.snapshot_, {}, default_policy());
+  CHECK(due.node.image_usage_percent == 85);
+  REQUIRE(actions_of<SetCondition>(due).size() == 1);
+  CHECK(actions_of<SetCondition>(due)[0].message ==
+        "3.1 GiB free, floor 2.0 GiB, headroom 1.1 GiB; 85 % used, the kubelet's image garbage "
+        "collection is due");
+  CHECK(due.node.reclaimable_bytes == 0);
+}
+
 TEST_CASE("a pull found under way that would cross the floor is cancelled and its retry held") {
   TestNode node = storm();
   node.lease("pull-1", 1).ingest(1, gib(10), gib(200)).hold(1, HoldState::TooLate);

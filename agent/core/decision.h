@@ -46,6 +46,9 @@ struct NodeReport {
   std::int64_t outstanding_bytes = 0;    // live pulls and those let go, high side
   std::int64_t waiting_bytes = 0;        // held and expected pulls, high side
   std::int64_t headroom_bytes = 0;       // available - outstanding - floor
+  int image_usage_percent = 0;           // as the kubelet's image garbage collection counts
+  bool image_gc_due = false;             // it will collect: space comes back, images go
+  std::int64_t leftover_bytes = 0;       // of pulls that have failed: blobs and dead downloads
   std::int64_t reclaimable_bytes = 0;    // unused images, their layers that nothing else needs
   std::int64_t forecast_low_bytes = 0;   // available - outstanding: the low point to come
   std::vector<std::string> blind_spots;  // what could not be seen, in words

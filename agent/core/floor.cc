@@ -1,4 +1,3 @@
-// untested: decide_test.cc has its cases.
 #include "agent/core/floor.h"
 
 #include <vector>
@@ -64,6 +63,14 @@ Floor floor_of(const Filesystem& device,
   }
   floor.bytes += policy.floor_margin_bytes;
   return floor;
+}
+
+int image_usage_percent(const Filesystem& device) {
+  if (device.capacity_bytes <= 0) {
+    return 0;
+  }
+  __extension__ using Wide = __int128;
+  return 100 - static_cast<int>(Wide{device.available_bytes} * 100 / device.capacity_bytes);
 }
 
 }  // namespace imagefs_guard

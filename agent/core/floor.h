@@ -27,4 +27,8 @@ struct Floor {
                              const std::optional<KubeletConfig>& kubelet,
                              const Policy& policy);
 
+/// How full the device is as the kubelet's image garbage collection counts: in percent, by integer
+/// division. It acts from imageGCHighThresholdPercent on. 0 without a capacity.
+[[nodiscard]] int image_usage_percent(const Filesystem& device);
+
 }  // namespace imagefs_guard

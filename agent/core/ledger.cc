@@ -144,6 +144,35 @@ void Ledger::settle(const ImageManifest& manifest) {
   }
 }
 
+std::int64_t Ledger::leftover_bytes(const std::vector<ImageManifest>& manifests,
+                                    const std::vector<Digest>& live) const {
+  std::set<Digest> seen;
+  for (const ImageManifest& manifest : manifests) {
+    if (std::ranges::find(live, manifest.manifest_digest) != live.end()) {
+      for (const Layer& layer : manifest.layers) {
+        seen.insert(layer.digest);
+      }
+    }
+  }
+  std::int64_t bytes = 0;
+  for (const Ingest& ingest : runtime_.ingests) {
+    const bool leased = std::ranges::any_of(runtime_.leases, [&](const PullLease& lease) {
+      return std::ranges::find(lease.ingest_refs, ingest.ref) != lease.ingest_refs.end();
+    });
+    const std::optional<Digest> digest = digest_of_ref(ingest.ref);
+    bytes += leased || (digest && seen.contains(*digest)) ? 0 : ingest.offset_bytes;
+  }
+  for (const ImageManifest& manifest : manifests) {
+    for (const Layer& layer : manifest.layers) {
+      const LocalBlob* blob = find_sorted(runtime_.blobs, layer.digest, &LocalBlob::digest);
+      if (blob != nullptr && !has_chain(layer.chain_id) && seen.insert(layer.digest).second) {
+        bytes += blob->bytes;
+      }
+    }
+  }
+  return bytes;
+}
+
 std::int64_t Ledger::settling_bytes(const std::vector<ImageManifest>& manifests) const {
   if (!discards_) {
     return 0;

@@ -80,6 +80,12 @@ class Ledger {
   /// garbage collection is due to take them.
   [[nodiscard]] std::int64_t settling_bytes(const std::vector<ImageManifest>& manifests) const;
 
+  /// What failed pulls have left: layers' blobs that nobody has unpacked and downloads without a
+  /// pull. Counts as downloaded for its own image, for nobody as reclaimable. `live`: manifests
+  /// that are being pulled.
+  [[nodiscard]] std::int64_t leftover_bytes(const std::vector<ImageManifest>& manifests,
+                                            const std::vector<Digest>& live) const;
+
   [[nodiscard]] bool has_chain(const Digest& chain_id) const;
 
  private:

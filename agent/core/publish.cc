@@ -78,8 +78,13 @@ std::string node_sentence(const Decision& decision) {
   if (!node.image_filesystem.has_value()) {
     return prefix + "the image filesystem can't be observed";
   }
+  const std::string collects = node.image_gc_due
+                                   ? "; " + std::to_string(node.image_usage_percent) +
+                                         " % used, the kubelet's image garbage collection is due"
+                                   : "";
   return prefix + gib_text(node.image_filesystem->available_bytes) + " GiB free, floor " +
-         gib_text(node.floor.bytes) + " GiB, headroom " + gib_text(node.headroom_bytes) + " GiB";
+         gib_text(node.floor.bytes) + " GiB, headroom " + gib_text(node.headroom_bytes) + " GiB" +
+         collects;
 }
 
 void publish_taint(const NodeSnapshot& snapshot, const Policy& policy, Decision& decision) {
@@ -118,8 +123,11 @@ std::string status_json(const Decision& decision) {
          ",\"floorBytes\":" + std::to_string(node.floor.bytes) +
          ",\"headroomBytes\":" + std::to_string(node.headroom_bytes) +
          ",\"heldPulls\":" + std::to_string(held) +
+         ",\"imageUsagePercent\":" + std::to_string(node.image_usage_percent) +
+         ",\"leftoverBytes\":" + std::to_string(node.leftover_bytes) +
          ",\"outstandingBytes\":" + std::to_string(node.outstanding_bytes) + ",\"reason\":\"" +
-         json_escape(shorten(node_sentence(decision), 512)) + "\",\"stage\":\"" +
+         json_escape(shorten(node_sentence(decision), 512)) +
+         "\",\"reclaimableBytes\":" + std::to_string(node.reclaimable_bytes) + ",\"stage\":\"" +
          to_string(node.stage) +
          "\",\"v\":1,\"waitingBytes\":" + std::to_string(node.waiting_bytes) + "}";
 }

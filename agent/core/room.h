@@ -55,6 +55,11 @@ class Room {
   /// The smallest volume that takes what is promised and these bytes; 0 = none.
   [[nodiscard]] std::int64_t smallest_volume_gib(std::int64_t peak_bytes) const;
 
+  /// See Ledger; asked before anything is committed.
+  [[nodiscard]] std::int64_t leftover_bytes(const std::vector<Digest>& live) const {
+    return ledger_.leftover_bytes(setup_.manifests, live);
+  }
+
   /// The pull's bytes are promised from here on.
   void commit(const ImageManifest& manifest, const Demand& demand);
 
