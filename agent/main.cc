@@ -485,6 +485,12 @@ class CheckWorld {
                       .token_file = options_.kubernetes_token_file,
                       .ca_file = options_.kubelet_ca_file,
                       .seed = seed_}),
+        api_(*loop_,
+             *http_,
+             {.base_url = options_.kubernetes_api,
+              .token_file = options_.kubernetes_token_file,
+              .ca_file = options_.kubernetes_ca_file,
+              .seed = seed_ + 2}),
         registry_(*loop_,
                   *http_,
                   {.policy = policy,
@@ -497,7 +503,8 @@ class CheckWorld {
                      .manifests = &manifests_,
                      .sizes = &sizes_,
                      .leases = nullptr,
-                     .probes = {}};
+                     .probes = {},
+                     .measure = {}};
     if (grpc_ != nullptr) {
       add_node(policy, parts);
     }
@@ -512,10 +519,17 @@ class CheckWorld {
     probes_.push_back(std::make_unique<FilesystemProbe>(
         *loop_,
         FilesystemPaths{.image_path = options_.image_path, .kubelet_path = options_.kubelet_path}));
-    probes_.push_back(std::make_unique<RuntimeProbe>(*loop_, *containerd_));
+    auto runtime = std::make_unique<RuntimeProbe>(*loop_, *containerd_);
+    parts.measure = [raw = runtime.get()](const std::vector<Digest>& layers) {
+      raw->measure(layers);
+    };
+    probes_.push_back(std::move(runtime));
     probes_.push_back(
         std::make_unique<KubeletConfigProbe>(kubelet_api_, policy.kubelet_config_file));
     parts.leases = leases_.get();
+    if (!options_.kubernetes_api.empty() && !options_.node_name.empty()) {
+      probes_.push_back(std::make_unique<PodsProbe>(api_, options_.node_name));
+    }
     for (const auto& probe : probes_) {
       parts.probes.push_back(probe.get());
     }
@@ -540,6 +554,7 @@ class CheckWorld {
   std::unique_ptr<HttpTransport> http_;
   std::unique_ptr<GrpcClient> grpc_;
   KubeApi kubelet_api_;
+  KubeApi api_;
   RegistryClient registry_;
   ManifestStore manifests_;
   LayerSizes sizes_;

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/core/reclaim.h"
+#include "agent/registry/reference.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -13,6 +16,8 @@ constexpr Duration kLookInterval = std::chrono::milliseconds(20);
 constexpr Duration kNodeAnswers = std::chrono::seconds(3);
 /// A registry that is not there just now is asked once more, and once more.
 constexpr int kTriesMaximum = 3;
+/// Layers of which containerd is asked the size in one look.
+constexpr std::size_t kMeasuredAtOnce = 256;
 constexpr Duration kRetryPause = std::chrono::seconds(1);
 
 bool is_passing(ErrorKind kind) {
@@ -120,6 +125,10 @@ void Check::assemble() {
     snapshot_.probe_errors.erase("kubelet");
   }
   snapshot_.wall_time = parts_.loop->wall_now();
+  name_images_as_runtime();
+  if (parts_.measure && snapshot_.runtime.has_value() && snapshot_.pods.has_value()) {
+    parts_.measure(unmeasured_layers(*snapshot_.runtime, kMeasuredAtOnce));
+  }
   parts_.manifests->contribute(snapshot_);
   parts_.sizes->contribute(snapshot_);
   if (parts_.leases != nullptr) {
@@ -128,9 +137,23 @@ void Check::assemble() {
   }
 }
 
+void Check::name_images_as_runtime() {
+  if (!snapshot_.pods.has_value()) {
+    return;
+  }
+  for (Pod& pod : *snapshot_.pods) {
+    for (Container& container : pod.containers) {
+      if (container.canonical_image.empty()) {
+        container.canonical_image = canonical_image_name(container.image);
+      }
+    }
+  }
+}
+
 bool Check::sees_node() const {
   return snapshot_.runtime.has_value() && snapshot_.filesystems.has_value() &&
-         snapshot_.probe_errors.empty() && (parts_.leases == nullptr || parts_.leases->is_idle());
+         snapshot_.probe_errors.empty() && (parts_.leases == nullptr || parts_.leases->is_idle()) &&
+         (!snapshot_.pods.has_value() || unmeasured_layers(*snapshot_.runtime, 1).empty());
 }
 
 bool Check::waits_for_sizes() const {

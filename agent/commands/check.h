@@ -29,6 +29,8 @@ struct CheckParts {
   LayerSizes* sizes = nullptr;
   LeaseManifests* leases = nullptr;  // null where there is no node
   std::vector<Probe*> probes;        // of this node; empty with a model of a volume
+  /// Asks for the sizes of layers that are here; null where there is no node.
+  std::function<void(const std::vector<Digest>&)> measure;
 };
 
 class Check {
@@ -53,6 +55,7 @@ class Check {
   [[nodiscard]] bool is_settled();
   [[nodiscard]] bool sees_node() const;
   [[nodiscard]] bool waits_for_sizes() const;
+  void name_images_as_runtime();
 
   CheckParts parts_;
   CheckOptions options_;

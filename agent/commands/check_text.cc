@@ -276,7 +276,8 @@ json node_json(const CheckReport& report, const CheckSubject& subject) {
               {"floorBytes", nullptr},
               {"floorFrom", nullptr},
               {"name", subject.name},
-              {"promisedBytes", report.node.outstanding_bytes}};
+              {"promisedBytes", report.node.outstanding_bytes},
+              {"reclaimableBytes", report.node.reclaimable_bytes}};
   if (const auto& device = report.node.image_filesystem) {
     object["availableBytes"] = device->available_bytes;
     object["capacityBytes"] = device->capacity_bytes;

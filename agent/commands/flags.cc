@@ -93,9 +93,13 @@ void add_check_flags(CLI::App& check, RawOptions& raw) {
       .add_option(
           "--private-registry", o.private_registries, "HOST[:PORT] that may have a private address")
       ->allow_extra_args(false);
+  check.add_option("--node", o.node_name, "Name of this node (default: $NODE_NAME)");
+  check.add_option(
+      "--kubernetes-api", o.kubernetes_api, "URL of the API server, to know what is unused here");
+  check.add_option("--kubernetes-ca", o.kubernetes_ca_file, "CA of the API server");
   check.add_option("--kubelet", o.kubelet_url, "URL of this node's kubelet");
   check.add_option("--kubelet-ca", o.kubelet_ca_file, "CA of the kubelet");
-  check.add_option("--kubernetes-token", o.kubernetes_token_file, "Token for the kubelet");
+  check.add_option("--kubernetes-token", o.kubernetes_token_file, "Service account token");
   check.add_option("--containerd-socket", o.containerd_socket, "containerd's socket");
   check.add_option("--image-path", o.image_path, "A directory on the image filesystem");
   check.add_option("--kubelet-path", o.kubelet_path, "A directory on the kubelet's filesystem");
@@ -103,17 +107,22 @@ void add_check_flags(CLI::App& check, RawOptions& raw) {
 
 using Environment = std::function<std::string(const char*)>;
 
+/// The API server that pods are told of; empty outside of a cluster.
+std::string api_of(const Environment& environment) {
+  const std::string host = environment("KUBERNETES_SERVICE_HOST");
+  const std::string port = environment("KUBERNETES_SERVICE_PORT");
+  return host.empty() || port.empty() ? std::string() : "https://" + url_host(host) + ":" + port;
+}
+
 /// What both commands need: the API server's URL and the log's settings.
 template <typename Options>
 Result<void> complete_common(Options& o, const RawLog& raw, const Environment& environment) {
   if (o.kubernetes_api.empty()) {
-    const std::string host = environment("KUBERNETES_SERVICE_HOST");
-    const std::string port = environment("KUBERNETES_SERVICE_PORT");
-    if (host.empty() || port.empty()) {
+    o.kubernetes_api = api_of(environment);
+    if (o.kubernetes_api.empty()) {
       return Error{ErrorKind::InvalidArgument,
                    "--kubernetes-api is missing and KUBERNETES_SERVICE_HOST is not set"};
     }
-    o.kubernetes_api = "https://" + url_host(host) + ":" + port;
   }
   const auto level = parse_log_level(raw.level);
   if (!level.has_value()) {
@@ -264,6 +273,14 @@ Result<CheckOptions> complete_check(CheckOptions o,
     o.kubelet_url = "https://" + (host.empty() ? "127.0.0.1" : url_host(host)) + ":10250";
   }
   TRY(check_url(o.kubelet_url));
+  if (o.node_name.empty()) {
+    o.node_name = environment("NODE_NAME");
+  }
+  if (o.kubernetes_api.empty()) {
+    o.kubernetes_api = api_of(environment);
+  } else {
+    TRY(check_url(o.kubernetes_api));
+  }
   return o;
 }
 

@@ -60,7 +60,11 @@ struct CheckOptions {
   std::string registry_config_file;
   std::vector<std::string> plain_http_registries;
   std::vector<std::string> private_registries;
+  /// Both, or neither: without the node's pods nobody knows which images are unused.
+  std::string node_name;
+  std::string kubernetes_api;
   std::string kubernetes_token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+  std::string kubernetes_ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
   std::string kubelet_url;
   std::string kubelet_ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
   std::string containerd_socket = "/run/containerd/containerd.sock";

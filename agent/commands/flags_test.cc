@@ -72,6 +72,14 @@ TEST_CASE("check: against a model, or this node") {
   REQUIRE(live->check.has_value());
   CHECK(live->check->images == std::vector<std::string>{"a:1", "b:2"});
   CHECK_FALSE(live->check->volume.has_value());
+  CHECK(live->check->kubernetes_api.empty());
+  const auto pod = parse({"check", "a"},
+                         {{"NODE_NAME", "node-a"},
+                          {"KUBERNETES_SERVICE_HOST", "10.96.0.1"},
+                          {"KUBERNETES_SERVICE_PORT", "443"}});
+  REQUIRE(pod);
+  CHECK(pod->check->node_name == "node-a");
+  CHECK(pod->check->kubernetes_api == "https://10.96.0.1:443");
   CHECK(live->check->kubelet_url == "https://10.99.0.1:10250");
 
   const auto model = parse({"check",

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/core/pulls.h"
+#include "agent/core/reclaim.h"
 #include "agent/core/room.h"
 #include "agent/core/words.h"
 
@@ -53,7 +54,7 @@ class Checker {
       : snapshot_(snapshot), policy_(policy) {}
 
   CheckReport check(const std::vector<std::string>& images) {
-    observe();
+    observe(images);
     if (room_.has_value()) {
       promise_live_pulls();
     }
@@ -65,7 +66,7 @@ class Checker {
   }
 
  private:
-  void observe() {
+  void observe(const std::vector<std::string>& images) {
     for (const auto& [part, error] : snapshot_.probe_errors) {
       report_.node.blind_spots.push_back(part + ": " + error);
     }
@@ -85,12 +86,14 @@ class Checker {
       trouble_ = because("it can't be seen which layers are here", "runtime");
       return;
     }
+    find_reclaimable(images);
     const RoomSetup setup{.runtime = *snapshot_.runtime,
                           .manifests = snapshot_.manifests,
                           .device = *device,
                           .floor = report_.node.floor,
                           .discards = policy_.discard_unpacked_layers,
-                          .floor_margin_bytes = policy_.floor_margin_bytes};
+                          .floor_margin_bytes = policy_.floor_margin_bytes,
+                          .reclaimable_bytes = report_.node.reclaimable_bytes};
     room_.emplace(setup);
     all_.emplace(setup);
   }
@@ -102,6 +105,25 @@ class Checker {
 
   [[nodiscard]] std::int64_t outstanding() const {
     return room_.has_value() ? room_->outstanding_bytes() : 0;
+  }
+
+  /// What unused images would give back; nothing where the node's pods are not known. What is
+  /// asked for, and what is being pulled, keeps the layers that it shares with them.
+  void find_reclaimable(const std::vector<std::string>& images) {
+    std::vector<const ImageManifest*> wanted;
+    for (const std::string& image : images) {
+      if (const auto* manifest = find_manifest(snapshot_, find_resolution(snapshot_, image))) {
+        wanted.push_back(manifest);
+      }
+    }
+    for (const PullLease& lease : snapshot_.runtime->leases) {
+      for (const ImageManifest& manifest : snapshot_.manifests) {
+        if (std::ranges::find(lease.content, manifest.manifest_digest) != lease.content.end()) {
+          wanted.push_back(&manifest);
+        }
+      }
+    }
+    report_.node.reclaimable_bytes = Reclaimable(snapshot_, {}, wanted).bytes();
   }
 
   /// What the node is pulling already has its bytes.
@@ -143,6 +165,10 @@ class Checker {
     if (report.verdict == Verdict::DoesNotFit || report.verdict == Verdict::NeverFits) {
       report.smallest_volume_gib = room_->smallest_volume_gib(report.demand.peak_high_bytes());
     }
+    if (report.verdict == Verdict::FitsAfterReclaim) {
+      const Balance balance = room_->balance(*manifest, report.demand);
+      report.reclaim_bytes = balance.shortfall();
+    }
     report.sentence = verdict_sentence(report, report_.node);
     if (has_error) {
       // As decide() does: without its config every layer of an image counts as missing.
@@ -171,6 +197,12 @@ class Checker {
     report_.verdict = no.has_value() ? *no : unknown ? Verdict::Unknown : Verdict::Fits;
     total.verdict = report_.verdict;
     total.outstanding_bytes = report_.node.outstanding_bytes;
+    if (report_.node.image_filesystem.has_value()) {
+      total.reclaim_bytes = std::max<std::int64_t>(
+          report_.node.floor.bytes + report_.node.outstanding_bytes +
+              total.demand.peak_high_bytes() - report_.node.image_filesystem->available_bytes,
+          0);
+    }
     if (all_.has_value() && !unknown) {
       total.smallest_volume_gib = all_->smallest_volume_gib(0);
     }

@@ -122,6 +122,25 @@ TEST_CASE("what the node is pulling already has its bytes; its pods are not judg
   CHECK(report.total.demand.peak_high_bytes() == gib(1200));
 }
 
+TEST_CASE("unused images count where the pods are known, without what is shared") {
+  TestNode node(gib(5000), gib(1600), gib(500));
+  node.image("etl", 1, {layer(1, gib(450), gib(800))}).unpacked(50);
+  node.snapshot_.runtime->snapshots[0].unpacked_bytes = gib(160);
+  node.snapshot_.runtime->images = {{.name = "quay.io/old@" + to_string(digest(3'000'050)),
+                                     .target = digest(3'000'050),
+                                     .created_at = node.snapshot_.wall_time - std::chrono::hours(1),
+                                     .image_id = digest(4'000'050),
+                                     .top_chain = digest(1'000'050)}};
+  const CheckReport report = check(node, {"etl"});
+  CHECK(verdict_of(report) == "FitsAfterReclaim");
+  CHECK(report.node.reclaimable_bytes == gib(160));
+  CHECK(
+      report.images[0].report.sentence.ends_with("fits once 1.5 GiB of unused images are removed"));
+  CHECK(report.total.sentence.ends_with("fits once 1.5 GiB of unused images are removed"));
+  node.snapshot_.pods.reset();
+  CHECK(verdict_of(check(node, {"etl"})) == "DoesNotFit");
+}
+
 TEST_CASE("unknown: the image, or the node") {
   TestNode node(gib(10000), gib(3000), gib(1000));
   node.image("x", 1, {layer(1, gib(500), gib(900))});

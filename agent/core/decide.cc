@@ -346,8 +346,7 @@ class Planner {
       report.smallest_volume_gib = room_->smallest_volume_gib(balance.peak);
     }
     if (report.verdict == Verdict::FitsAfterReclaim) {
-      report.reclaim_bytes =
-          balance.floor - (balance.available - balance.outstanding - balance.peak);
+      report.reclaim_bytes = balance.shortfall();
     }
     report.sentence = verdict_sentence(report, decision_.node);
     if (pull.pods.empty()) {

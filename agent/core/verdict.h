@@ -27,6 +27,9 @@ struct Balance {
   std::int64_t settled_available = 0;
   std::int64_t settled_peak = 0;
 
+  /// What is missing at the peak; not above 0 where it fits.
+  [[nodiscard]] std::int64_t shortfall() const { return floor + outstanding + peak - available; }
+
   bool operator==(const Balance&) const = default;
 };
 

@@ -5,10 +5,11 @@ and against a live node; odd registries get the right answer, or "unknown" and w
 import json
 import os
 import subprocess
+import time
 import unittest
 
-from harness import (FLOOR, LAYERS, MIB, PEAK_BYTES, ROOT, Layer, NodeTest, binary, images, lab,
-                     run_tests)
+from harness import (FLOOR, LAYERS, MIB, NODE, PEAK_BYTES, ROOT, Layer, NodeTest, binary, images,
+                     lab, run_tests)
 
 import bad_registry  # from tests/fakes, which harness has put on the path
 from ecr_api import EcrApi
@@ -383,9 +384,12 @@ class Odd(unittest.TestCase):
 class Live(NodeTest):
     """Against a real node: containerd's socket, the kubelet's thresholds, the disk itself."""
 
+    image_minimum_age = 1.0
+
     @classmethod
     def prepare(cls):
         cls.etl = cls.push("etl", LAYERS)[1]
+        cls.old = cls.push("old", [Layer(60 * MIB)])[1]
         other = images.build(cls.lab.path("other"), "etl", [*LAYERS, Layer(8 * MIB)])
         cls.other = images.push(other, cls.registry, "flows/other:v1")
 
@@ -416,6 +420,20 @@ class Live(NodeTest):
         self.assertEqual(code, FITS, report)
         self.assertEqual([layer["state"] for layer in report["images"][1]["layers"]],
                          ["here", "here", "here", "to come"])
+
+    def test_unused_images(self):
+        """With the API server at hand what pods don't name counts; without it nothing does."""
+        self.runtime.client().pull_image(self.old)
+        time.sleep(2)
+        self.disk.fill_to(self.floor_bytes() + PEAK_BYTES - 20 * MIB)
+        cluster = ("--node", NODE, "--kubernetes-api", self.cluster.server.url)
+        code, report = self.json(*cluster, self.etl)
+        self.assertEqual((code, report["verdict"]), (NO, "FitsAfterReclaim"), report)
+        self.assertIn("of unused images are removed", report["images"][0]["sentence"])
+        self.assertNotEqual(self.json(self.etl)[1]["verdict"], "FitsAfterReclaim")
+        self.cluster.create_pod("web", self.old)
+        self.cluster.wait_running("web")
+        self.assertNotEqual(self.json(*cluster, self.etl)[1]["verdict"], "FitsAfterReclaim")
 
     def test_kubelet_away(self):
         code, report = self.json(self.etl, kubelet="http://127.0.0.1:1")
