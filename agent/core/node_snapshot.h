@@ -335,9 +335,9 @@ struct NodeSnapshot {
   std::vector<JobState> jobs;            // sorted by namespace, name
   /// Who else renews this node's Lease: two agents claim one node.
   std::optional<std::string> rival_agent;
-  std::vector<PodCheck> pod_checks;      // sorted by pod uid
-  std::vector<std::string> running;      // keys of actions under way, sorted
-  std::vector<ActionOutcome> outcomes;   // since the last tick
+  std::vector<PodCheck> pod_checks;     // sorted by pod uid
+  std::vector<std::string> running;     // keys of actions under way, sorted
+  std::vector<ActionOutcome> outcomes;  // since the last tick
   /// Why a part is absent, in words: {"kubelet", "GET /configz: connection refused"}.
   std::map<std::string, std::string> probe_errors;
 
