@@ -104,15 +104,17 @@ class Planner {
     for (const Pull& pull : pulls.pulls) {
       wanted.push_back(pull.manifest);
     }
-    reclaimable_.emplace(snapshot_, decision_.memory, wanted);
-    decision_.node.reclaimable_bytes = reclaimable_->bytes();
+    if (!wanted.empty()) {  // nobody asks otherwise, and it is the dearest look of all
+      reclaimable_.emplace(snapshot_, decision_.memory, wanted);
+      decision_.node.reclaimable_bytes = reclaimable_->bytes();
+    }
     room_.emplace(RoomSetup{.runtime = *snapshot_.runtime,
                             .manifests = snapshot_.manifests,
                             .device = *device_,
                             .floor = decision_.node.floor,
                             .discards = policy_.discard_unpacked_layers,
                             .floor_margin_bytes = policy_.floor_margin_bytes,
-                            .reclaimable_bytes = reclaimable_->bytes()});
+                            .reclaimable_bytes = decision_.node.reclaimable_bytes});
     std::vector<Digest> live;
     for (const Pull& pull : pulls.pulls) {
       if (!pull.lease_ids.empty()) {

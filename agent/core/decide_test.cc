@@ -320,7 +320,6 @@ TEST_CASE("image garbage collection is told when it is due, and nothing is built
   CHECK(actions_of<SetCondition>(due)[0].message ==
         "3.1 GiB free, floor 2.0 GiB, headroom 1.1 GiB; 85 % used, the kubelet's image garbage "
         "collection is due");
-  CHECK(due.node.reclaimable_bytes == 0);
 }
 
 TEST_CASE("a pull found under way that would cross the floor is cancelled and its retry held") {

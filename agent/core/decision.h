@@ -43,13 +43,14 @@ struct NodeReport {
   Stage stage = Stage::Clear;
   std::optional<Filesystem> image_filesystem;
   Floor floor;
-  std::int64_t outstanding_bytes = 0;    // live pulls and those let go, high side
-  std::int64_t waiting_bytes = 0;        // held and expected pulls, high side
-  std::int64_t headroom_bytes = 0;       // available - outstanding - floor
-  int image_usage_percent = 0;           // as the kubelet's image garbage collection counts
-  bool image_gc_due = false;             // it will collect: space comes back, images go
-  std::int64_t leftover_bytes = 0;       // of pulls that have failed: blobs and dead downloads
-  std::int64_t reclaimable_bytes = 0;    // unused images, their layers that nothing else needs
+  std::int64_t outstanding_bytes = 0;  // live pulls and those let go, high side
+  std::int64_t waiting_bytes = 0;      // held and expected pulls, high side
+  std::int64_t headroom_bytes = 0;     // available - outstanding - floor
+  int image_usage_percent = 0;         // as the kubelet's image garbage collection counts
+  bool image_gc_due = false;           // it will collect: space comes back, images go
+  std::int64_t leftover_bytes = 0;     // of pulls that have failed: blobs and dead downloads
+  /// Unused images, their layers that nothing else needs; looked at while there are pulls.
+  std::int64_t reclaimable_bytes = 0;
   std::int64_t forecast_low_bytes = 0;   // available - outstanding: the low point to come
   std::vector<std::string> blind_spots;  // what could not be seen, in words
   /// Why nothing can be held here, in words: a runtime other than containerd. Empty: it can.

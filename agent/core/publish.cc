@@ -126,8 +126,7 @@ std::string status_json(const Decision& decision) {
          ",\"imageUsagePercent\":" + std::to_string(node.image_usage_percent) +
          ",\"leftoverBytes\":" + std::to_string(node.leftover_bytes) +
          ",\"outstandingBytes\":" + std::to_string(node.outstanding_bytes) + ",\"reason\":\"" +
-         json_escape(shorten(node_sentence(decision), 512)) +
-         "\",\"reclaimableBytes\":" + std::to_string(node.reclaimable_bytes) + ",\"stage\":\"" +
+         json_escape(shorten(node_sentence(decision), 512)) + "\",\"stage\":\"" +
          to_string(node.stage) +
          "\",\"v\":1,\"waitingBytes\":" + std::to_string(node.waiting_bytes) + "}";
 }

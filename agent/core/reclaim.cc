@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -62,36 +61,44 @@ std::map<Digest, Names> by_image_id(const RuntimeState& runtime) {
   return images;
 }
 
-std::set<std::string> names_of_pods(const NodeSnapshot& snapshot) {
-  std::set<std::string> names;
+/// Sorted, each once.
+std::vector<std::string_view> names_of_pods(const NodeSnapshot& snapshot) {
+  std::vector<std::string_view> names;
   for (const Pod& pod : *snapshot.pods) {
     for (const Container& container : pod.containers) {
-      names.insert(container.image);
-      names.insert(container.canonical_image);
+      names.emplace_back(container.image);
+      names.emplace_back(container.canonical_image);
     }
   }
+  std::ranges::sort(names);
+  const auto repeated = std::ranges::unique(names);
+  names.erase(repeated.begin(), repeated.end());
   return names;
 }
 
-/// Manifests that the pods' image names resolve to.
-std::set<Digest> manifests_of_pods(const NodeSnapshot& snapshot,
-                                   const std::set<std::string>& names) {
-  std::set<Digest> digests;
+/// Manifests that the pods' image names resolve to. Sorted.
+std::vector<Digest> manifests_of_pods(const NodeSnapshot& snapshot,
+                                      const std::vector<std::string_view>& names) {
+  std::vector<Digest> digests;
   for (const ResolvedImage& resolved : snapshot.resolved) {
-    if (resolved.manifest_digest.has_value() && names.contains(resolved.image)) {
-      digests.insert(*resolved.manifest_digest);
+    if (resolved.manifest_digest.has_value() &&
+        std::ranges::binary_search(names, std::string_view(resolved.image))) {
+      digests.push_back(*resolved.manifest_digest);
     }
   }
+  std::ranges::sort(digests);
   return digests;
 }
 
 bool is_named(const Names& image,
-              const std::set<std::string>& names,
-              const std::set<Digest>& manifests) {
-  return std::ranges::any_of(image.records, [&](const LocalImage* record) {
-    return names.contains(record->name) || names.contains(to_string(record->image_id)) ||
-           manifests.contains(record->target);
-  });
+              const std::vector<std::string_view>& names,
+              const std::vector<Digest>& manifests) {
+  const std::string id = to_string(image.records.front()->image_id);
+  return std::ranges::binary_search(names, std::string_view(id)) ||
+         std::ranges::any_of(image.records, [&](const LocalImage* record) {
+           return std::ranges::binary_search(names, std::string_view(record->name)) ||
+                  std::ranges::binary_search(manifests, record->target);
+         });
 }
 
 }  // namespace
@@ -111,8 +118,8 @@ std::vector<Digest> images_in_use(const NodeSnapshot& snapshot) {
   if (!snapshot.runtime.has_value() || !snapshot.pods.has_value()) {
     return used;
   }
-  const std::set<std::string> names = names_of_pods(snapshot);
-  const std::set<Digest> manifests = manifests_of_pods(snapshot, names);
+  const std::vector<std::string_view> names = names_of_pods(snapshot);
+  const std::vector<Digest> manifests = manifests_of_pods(snapshot, names);
   for (const auto& [id, image] : by_image_id(*snapshot.runtime)) {
     const bool stood_on = std::ranges::any_of(image.records, [&](const LocalImage* record) {
       return std::ranges::binary_search(snapshot.runtime->used_chains, record->top_chain);
@@ -169,9 +176,11 @@ class Reclaimable::Finder {
     WallTime created_at{};
   };
 
+  /// What stands below a kept layer is kept already.
   void keep(const Digest& top) {
-    for (const std::size_t place : chain_from(runtime_, top)) {
-      kept_[place] = true;
+    for (auto at = place_of(runtime_, top); at.has_value() && !kept_[*at];
+         at = place_of(runtime_, runtime_.snapshots[*at].parent)) {
+      kept_[*at] = true;
     }
   }
 
