@@ -287,6 +287,8 @@ void Agent::log_verdicts() {
                     {"verdict", std::string(to_string(pull.verdict))},
                     {"pull_state", std::string(to_string(pull.state))},
                     {"bytes_needed", pull.demand.peak_high_bytes()},
+                    {"bytes_needed_mid", pull.demand.peak_mid_bytes()},
+                    {"size_sources", size_sources_text(pull.demand)},
                     {"bytes_available", device ? device->available_bytes : std::int64_t{-1}},
                     {"bytes_floor", decision_.node.floor.bytes},
                     {"bytes_outstanding", pull.outstanding_bytes}}});

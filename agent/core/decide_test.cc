@@ -78,6 +78,17 @@ TEST_CASE("case 1, the storm: held at 0 bytes, told on pod and Job, nobody is dr
   CHECK(conditions[0].condition_reason == "PredictedPullExceedsHeadroom");
 }
 
+TEST_CASE("a pull says where its sizes come from") {
+  TestNode node = storm();
+  Layer unknown = layer(3, gib(10), 0);
+  unknown.facts.clear();
+  node.snapshot_.manifests[0].layers.push_back(unknown);
+  const Ledger ledger(*node.snapshot_.runtime, FilesystemKind::Other, true);
+  const Demand demand = ledger.demand_of(node.snapshot_.manifests[0]);
+  CHECK(size_sources_text(demand) == "2 learned here, 1 prior");
+  CHECK(size_sources_text({}).empty());
+}
+
 TEST_CASE("the same arguments give the same decision") {
   const TestNode node = storm();
   CHECK(decide(node.snapshot_, {}, default_policy()) ==

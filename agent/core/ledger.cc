@@ -68,6 +68,7 @@ Demand Ledger::demand_of(const ImageManifest& manifest) const {
       }
     }
     const UnpackedSize size = estimate_unpacked(layer, kind_);
+    ++demand.layers_by_source[static_cast<std::size_t>(size.source)];
     demand.layers_by_prior += size.source == SizeSource::Prior ? 1 : 0;
     demand.pending_bytes += layer.size_pending ? layer.compressed_bytes : 0;
     std::int64_t written = 0;

@@ -1,6 +1,8 @@
 // untested: decide_test.cc has its cases.
 #include "agent/core/words.h"
 
+#include "agent/core/unpacked_size.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -75,6 +77,17 @@ std::string gib_text(std::int64_t bytes) {
 
 std::string verdict_sentence(const PullReport& report, const NodeReport& node) {
   return need_text(report) + "; " + node_text(report, node) + "; " + verdict_text(report);
+}
+
+std::string size_sources_text(const Demand& demand) {
+  std::string text;
+  for (std::size_t i = 0; i < demand.layers_by_source.size(); ++i) {
+    if (demand.layers_by_source[i] > 0) {
+      text += (text.empty() ? "" : ", ") + std::to_string(demand.layers_by_source[i]) + " " +
+              to_string(static_cast<SizeSource>(i));
+    }
+  }
+  return text;
 }
 
 std::string shorten(const std::string& text, std::size_t limit) {
