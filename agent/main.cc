@@ -41,7 +41,9 @@
 #include "agent/kube/api_client.h"
 #include "agent/kube/job_store.h"
 #include "agent/kube/lease_keeper.h"
+#include "agent/kube/size_exchange.h"
 #include "agent/registry/layer_sizes.h"
+#include "agent/registry/learned_sizes.h"
 #include "agent/registry/manifest_store.h"
 #include "agent/registry/reference.h"
 #include "agent/registry/registry_client.h"
@@ -78,19 +80,23 @@ struct Overloaded : Handlers... {
 template <typename... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
-/// What the agent itself knows, as one more part of the snapshot: manifests and holds. Stands last
-/// in the list of probes, since it looks at what the others saw.
+/// What the agent itself knows, as one more part of the snapshot: manifests, sizes and holds.
+/// Stands last in the list of probes, since it looks at what the others saw.
 class OwnState final : public Probe {
  public:
   OwnState(ManifestStore& manifests,
+           LearnedSizes& learned,
            LayerSizes& sizes,
+           SizeExchange& exchange,
            LeaseManifests& leases,
            HoldKeeper& holds,
            JobStore& jobs,
            LeaseKeeper& lease,
            RuntimeProbe& runtime)
       : manifests_(manifests),
+        learned_(learned),
         sizes_(sizes),
+        exchange_(exchange),
         leases_(leases),
         holds_(holds),
         jobs_(jobs),
@@ -105,17 +111,21 @@ class OwnState final : public Probe {
 
   void contribute(NodeSnapshot& snapshot) override {
     manifests_.contribute(snapshot);
+    learned_.contribute(snapshot);
     sizes_.contribute(snapshot);
+    tell_sizes(snapshot);
     leases_.look(snapshot, [this](const Digest& digest) { return manifests_.is_complete(digest); });
     snapshot.holds = holds_.holds();
     jobs_.contribute(snapshot);
     snapshot.rival_agent = lease_.rival();
-    if (snapshot.runtime.has_value() && !snapshot.runtime->extracts.empty()) {
-      std::vector<Digest> unpacking;
+    std::vector<Digest> to_measure = learned_.to_measure();
+    if (snapshot.runtime.has_value()) {
       for (const ActiveExtract& extract : snapshot.runtime->extracts) {
-        unpacking.push_back(extract.chain_id);
+        to_measure.push_back(extract.chain_id);
       }
-      runtime_.measure(unpacking);
+    }
+    if (!to_measure.empty()) {
+      runtime_.measure(to_measure);
     }
   }
 
@@ -126,8 +136,18 @@ class OwnState final : public Probe {
   }
 
  private:
+  void tell_sizes(const NodeSnapshot& snapshot) {
+    if (learned_.version() != told_version_ && snapshot.node.has_value()) {
+      told_version_ = learned_.version();
+      exchange_.publish(learned_.to_tell(), snapshot.node->uid);
+    }
+  }
+
   ManifestStore& manifests_;
+  LearnedSizes& learned_;
   LayerSizes& sizes_;
+  SizeExchange& exchange_;
+  std::size_t told_version_ = 0;
   LeaseManifests& leases_;
   HoldKeeper& holds_;
   JobStore& jobs_;
@@ -163,6 +183,7 @@ class Daemon {
                     {"kubernetes_api", options_.kubernetes_api}}});
     agent_.start();
     lease_.start();
+    size_exchange_.start();
     return loop_->run();
   }
 
@@ -195,6 +216,19 @@ class Daemon {
                   {.policy = policy_, .environment = process_environment(), .seed = seed_ + 2}),
         manifests_(*loop_, registry_, [this] { own_state_.changed(); }),
         layer_sizes_(registry_, [this] { own_state_.changed(); }),
+        size_exchange_(api_,
+                       {.namespace_name = options_.namespace_name, .node_name = options_.node_name},
+                       {.own =
+                            [this](const std::vector<SizeRecord>& records) {
+                              learned_sizes_.restore(records);
+                              own_state_.changed();
+                            },
+                        .merged =
+                            [this](std::vector<SizeRecord> records) {
+                              learned_sizes_.set_elsewhere(std::move(records));
+                              own_state_.changed();
+                            },
+                        .trouble = [](const Error& error) { log_sizes_trouble(error); }}),
         lease_manifests_(containerd_,
                          [this](ImageManifest manifest) {
                            manifests_.add_from_content_store(std::move(manifest));
@@ -213,7 +247,15 @@ class Daemon {
         filesystem_(*loop_,
                     {.image_path = options_.image_path, .kubelet_path = options_.kubelet_path}),
         runtime_(*loop_, containerd_),
-        own_state_(manifests_, layer_sizes_, lease_manifests_, holds_, jobs_, lease_, runtime_),
+        own_state_(manifests_,
+                   learned_sizes_,
+                   layer_sizes_,
+                   size_exchange_,
+                   lease_manifests_,
+                   holds_,
+                   jobs_,
+                   lease_,
+                   runtime_),
         kubelet_config_(kubelet_api_, policy_.kubelet_config_file),
         pods_(api_, options_.node_name),
         node_(api_, options_.node_name),
@@ -264,6 +306,15 @@ class Daemon {
                action);
   }
 
+  /// Sizes are then learned anew: worth a line, not a taint.
+  static void log_sizes_trouble(const Error& error) {
+    log({.level = LogLevel::Warn,
+         .event = "sizes_trouble",
+         .logger = "main",
+         .message = "learned layer sizes: " + error.message,
+         .fields = {{"err", std::string(to_string(error.kind))}}});
+  }
+
   /// Without the Lease the coordinator takes this node's marks off; a rival stops the drains.
   void log_lease() {
     const std::optional<std::string> rival = lease_.rival();
@@ -305,7 +356,9 @@ class Daemon {
   Containerd containerd_;
   RegistryClient registry_;
   ManifestStore manifests_;
+  LearnedSizes learned_sizes_;
   LayerSizes layer_sizes_;
+  SizeExchange size_exchange_;
   LeaseManifests lease_manifests_;
   HoldKeeper holds_;
   JobStore jobs_;
