@@ -9,9 +9,12 @@ namespace imagefs_guard {
 
 namespace {
 
-/// Inflates to some hundred headers of small files, or to the one header of a big one. Blobs of
-/// this size are asked for as a whole.
+/// Inflates to some headers of small files, or to the one header of a big one. Blobs of this size
+/// are asked for as a whole.
 constexpr std::int64_t kHeadBytes = 32 * 1024;
+/// Of a large layer more is worth its time: a hundred headers say how small its files are.
+constexpr std::int64_t kLargeHeadBytes = 256 * 1024;
+constexpr std::int64_t kLargeBytes = std::int64_t{8} << 20;
 /// A piece of a table of contents: becomes some 3 MB of JSON, which take the loop about 10 ms.
 /// With kTocBytesLimit: at most 64 pieces.
 constexpr std::int64_t kTocPieceBytes = 256 * 1024;
@@ -122,7 +125,8 @@ void LayerProbe::after_toc(Error error) {
 }
 
 void LayerProbe::ask_head() {
-  ask(0, std::min(kHeadBytes, question_.compressed_bytes), &LayerProbe::on_head);
+  const std::int64_t size = question_.compressed_bytes;
+  ask(0, size >= kLargeBytes ? kLargeHeadBytes : std::min(kHeadBytes, size), &LayerProbe::on_head);
 }
 
 void LayerProbe::on_head(Result<std::string> head) {
