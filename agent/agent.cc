@@ -268,13 +268,16 @@ void Agent::log_blind_spots() {
 }
 
 void Agent::log_verdicts() {
-  std::map<std::string, Verdict> verdicts;
+  std::map<std::string, LoggedVerdict> verdicts;
   for (const PullReport& pull : decision_.pulls) {
     const std::string key =
         pull.manifest_digest.is_zero() ? pull.image : to_string(pull.manifest_digest);
-    verdicts[key] = pull.verdict;
+    const bool pending = pull.demand.pending_bytes > 0;
+    verdicts[key] = {.verdict = pull.verdict, .sizes_pending = pending};
     const auto logged = logged_verdicts_.find(key);
-    if (logged != logged_verdicts_.end() && logged->second == pull.verdict) {
+    // Once more when the sizes are known, though they may not have changed it: its numbers have.
+    const bool same = logged != logged_verdicts_.end() && logged->second.verdict == pull.verdict;
+    if (same && (pending || !logged->second.sizes_pending)) {
       continue;
     }
     const auto& device = decision_.node.image_filesystem;

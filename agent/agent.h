@@ -86,7 +86,13 @@ class Agent {
   bool stopping_ = false;
   std::map<Digest, Hold> logged_holds_;
   std::map<Digest, std::string> held_images_;
-  std::map<std::string, Verdict> logged_verdicts_;
+
+  struct LoggedVerdict {
+    Verdict verdict = Verdict::Unknown;
+    bool sizes_pending = false;  // some layer's size was still being asked for
+  };
+
+  std::map<std::string, LoggedVerdict> logged_verdicts_;
   std::map<std::string, std::string> logged_errors_;
 };
 
