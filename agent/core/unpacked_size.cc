@@ -207,16 +207,17 @@ UnpackedSize from_toc(const SizeFact& fact, FilesystemKind kind) {
                       .source = fact.source};
 }
 
-/// Whether a record from another node or a table of contents can be about this blob at all.
-/// Hard links, sparse files and files written twice make a layer smaller than its tar, so this is
-/// laxer than for a tar's size; a blob that is all metadata may unpack to nothing.
+/// Whether a record from another node can be about this blob at all. Hard links and files written
+/// twice make a layer smaller than its tar, so the lower bound is laxer than for a tar's size; the
+/// upper one is what real layers have, since one node's lie must not stop the pulls of all. What
+/// is beyond it is asked of the registry.
 bool can_be_true(std::int64_t unpacked_bytes, std::int64_t compressed_bytes) {
   constexpr std::int64_t kWorthDoubt = std::int64_t{1} << 20;
   if (compressed_bytes < kWorthDoubt) {
     return unpacked_bytes >= 0;
   }
   return unpacked_bytes >= compressed_bytes / 2 &&
-         unpacked_bytes / kHintRatioMaximum <= compressed_bytes;
+         unpacked_bytes / kTrailerRatioMaximum <= compressed_bytes;
 }
 
 /// A table of contents that leaves files out, or makes some up, does not add up to the blob.

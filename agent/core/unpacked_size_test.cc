@@ -242,6 +242,8 @@ TEST_CASE("a record of another filesystem has a band, one of another node is dou
 
   fact.bytes = gib(10);  // a tenth of what is downloaded
   CHECK(size(FilesystemKind::Xfs).source == SizeSource::Prior);
+  fact.bytes = gib(1300);
+  CHECK(size(FilesystemKind::Xfs).source == SizeSource::Prior);
   fact.source = SizeSource::LearnedHere;  // own eyes
   CHECK(size(FilesystemKind::Xfs).source == SizeSource::LearnedHere);
 }

@@ -1,6 +1,7 @@
 #include "agent/registry/learned_sizes.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace imagefs_guard {
@@ -24,6 +25,29 @@ FilesystemKind kind_of_images(const NodeSnapshot& snapshot, FilesystemKind other
   }
   const auto found = std::ranges::find(*snapshot.filesystems, true, &Filesystem::holds_images);
   return found == snapshot.filesystems->end() ? otherwise : found->kind;
+}
+
+/// Changes when manifests come, go, get their config, or lose or gain facts.
+std::uint64_t fingerprint_of(const std::vector<ImageManifest>& manifests) {
+  std::uint64_t fingerprint = manifests.size();
+  const auto mix = [&fingerprint](std::uint64_t value) {
+    fingerprint = (fingerprint ^ value) * 0x100000001b3U;
+  };
+  const auto first_bytes = [](const Digest& digest) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, digest.bytes.data(), sizeof(value));
+    return value;
+  };
+  for (const ImageManifest& manifest : manifests) {
+    mix(first_bytes(manifest.manifest_digest));
+    for (const Layer& layer : manifest.layers) {
+      mix(layer.facts.size());
+    }
+    if (!manifest.layers.empty()) {
+      mix(first_bytes(manifest.layers.back().chain_id));
+    }
+  }
+  return fingerprint;
 }
 
 SizeFact fact_of(const SizeRecord& record, SizeSource source) {
@@ -55,11 +79,16 @@ void LearnedSizes::contribute(NodeSnapshot& snapshot) {
       }
     }
   }
+  if (is_told_ && fingerprint_of(snapshot.manifests) == fingerprint_) {
+    return;  // 4,000 layers would take a millisecond of every tick
+  }
   for (ImageManifest& manifest : snapshot.manifests) {
     for (Layer& layer : manifest.layers) {
       add_facts(layer);
     }
   }
+  is_told_ = true;
+  fingerprint_ = fingerprint_of(snapshot.manifests);
 }
 
 void LearnedSizes::look_at(const Layer& layer, const RuntimeState& runtime) {
@@ -95,6 +124,7 @@ void LearnedSizes::learn(const SizeRecord& record, bool large) {
     return;
   }
   known = {.record = record, .order = ++order_, .large = large};
+  is_told_ = false;
   version_ += large ? 1 : 0;
   if (here_.size() > kHereMaximum) {
     here_.erase(
@@ -130,6 +160,7 @@ void LearnedSizes::restore(const std::vector<SizeRecord>& records) {
     const SizeRecord& record = records[i - 1];
     if (!here_.contains(record.diff_id) && here_.size() < kHereMaximum) {
       here_[record.diff_id] = {.record = record, .order = ++order_, .large = true};
+      is_told_ = false;
     }
   }
 }
@@ -138,6 +169,7 @@ void LearnedSizes::set_elsewhere(std::vector<SizeRecord> records) {
   std::ranges::stable_sort(records, {}, &SizeRecord::diff_id);
   records.resize(std::min(records.size(), kSizeShards * kShardSizesMaximum));
   elsewhere_ = std::move(records);
+  is_told_ = false;
 }
 
 std::vector<SizeRecord> LearnedSizes::to_tell() const {

@@ -55,6 +55,8 @@ class LearnedSizes {
   std::map<Digest, MonotonicTime> asked_;  // chain IDs; at most kAskedMaximum
   std::vector<Digest> to_measure_;
   std::size_t version_ = 0;
+  bool is_told_ = false;  // the snapshot of that fingerprint has all facts
+  std::uint64_t fingerprint_ = 0;
 };
 
 }  // namespace imagefs_guard

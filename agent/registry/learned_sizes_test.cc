@@ -78,6 +78,26 @@ TEST_CASE("learned sizes: a layer is measured once it is here, and known from th
   CHECK(f.estimate().mid_bytes == gib(25) + 512 * 100);
 }
 
+TEST_CASE("learned sizes: a manifest gets its facts as soon as it has its config") {
+  Fixture f;
+  f.sizes.set_elsewhere({{.diff_id = digest(101), .bytes = gib(30), .inodes = 1}});
+  Layer& layer = f.snapshot.manifests[0].layers[0];
+  layer.diff_id = layer.chain_id = Digest{};
+  f.tick();
+  CHECK(f.estimate().source == SizeSource::Prior);
+  layer.diff_id = digest(101);
+  layer.chain_id = digest(201);
+  f.sizes.contribute(f.snapshot);  // within the same second
+  CHECK(f.estimate().source == SizeSource::LearnedElsewhere);
+  f.forget_facts();
+  f.sizes.contribute(f.snapshot);
+  CHECK(f.estimate().source == SizeSource::LearnedElsewhere);
+  f.add_image(2, gib(10));
+  f.sizes.set_elsewhere({{.diff_id = digest(102), .bytes = gib(40), .inodes = 1}});
+  f.sizes.contribute(f.snapshot);
+  CHECK(f.estimate(1).source == SizeSource::LearnedElsewhere);
+}
+
 TEST_CASE("learned sizes: no answer is asked for again, but not every second") {
   Fixture f;
   f.unpack(1);
