@@ -24,10 +24,14 @@ std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-/// Actions that change the node or its pulls; observe mode skips them.
+/// Actions that change the node or its pulls; observe mode skips them, but for those that only
+/// take back what an agent in mode enforce has left.
 bool is_intervention(const Action& action) {
-  return std::holds_alternative<CancelPull>(action) || std::holds_alternative<SetTaint>(action) ||
-         is_drain_write(action);
+  if (const auto* taint = std::get_if<SetTaint>(&action)) {
+    return taint->effect != TaintEffect::None;
+  }
+  return std::holds_alternative<CancelPull>(action) ||
+         (is_drain_write(action) && !std::holds_alternative<ResumeJob>(action));
 }
 
 const char* event_of(const Action& action) {
@@ -87,7 +91,8 @@ Agent::Agent(AgentParts parts) : parts_(std::move(parts)) {
 }
 
 void Agent::start() {
-  decided_at_ = parts_.loop->now();
+  started_at_ = parts_.loop->now();
+  decided_at_ = started_at_;
   for (Probe* probe : parts_.probes) {
     probe->start([this] { request_tick(); });
   }
@@ -146,6 +151,9 @@ void Agent::request_tick() {
 void Agent::assemble() {
   for (Probe* probe : parts_.probes) {
     probe->contribute(snapshot_);
+    if (!snapshot_.probe_errors.contains(probe->name())) {
+      seen_at_[probe->name()] = parts_.loop->now();
+    }
   }
   if (snapshot_.pods.has_value()) {
     for (Pod& pod : *snapshot_.pods) {
@@ -170,6 +178,7 @@ void Agent::tick() {
   ++tick_count_;
   assemble();
   decision_ = decide(snapshot_, memory_, parts_.policy);
+  counters_.count_tick(parts_.loop->now() - snapshot_.taken_at);
   memory_ = decision_.memory;
   decided_at_ = snapshot_.taken_at;
   log_changes();
@@ -212,14 +221,21 @@ void Agent::start_action(const Action& action) {
   const std::string key = action_key(action);
   if (parts_.policy.mode == Mode::Observe && is_intervention(action)) {
     outcomes_.push_back({.key = key, .error = {}, .skipped = true});
+    counters_.count_outcome(action, decision_.drains, "skipped");
     return;
   }
   ++running_[key];
-  parts_.run_action(action,
-                    [this, key](std::optional<Error> error) { on_outcome(key, std::move(error)); });
+  parts_.run_action(action, [this, action, reports = decision_.drains](std::optional<Error> error) {
+    on_outcome(action, reports, std::move(error));
+  });
 }
 
-void Agent::on_outcome(const std::string& key, std::optional<Error> error) {
+void Agent::on_outcome(const Action& action,
+                       const std::vector<DrainReport>& reports,
+                       std::optional<Error> error) {
+  const std::string key = action_key(action);
+  counters_.count_outcome(
+      action, reports, error.has_value() ? std::string(to_string(error->kind)) : "ok");
   const auto running = running_.find(key);
   if (running != running_.end() && --running->second == 0) {
     running_.erase(running);
@@ -318,6 +334,7 @@ void Agent::log_hold(const Hold& hold) {
           std::ranges::find(decision_.pulls, hold.manifest_digest, &PullReport::manifest_digest);
       if (pull != decision_.pulls.end()) {
         record.fields.push_back({"bind_to_hold_ms", milliseconds(hold.since - pull->arrival)});
+        counters_.count_hold_begun(hold.since - pull->arrival);
         if (!pull->pods.empty()) {
           const std::size_t slash = pull->pods.front().find('/');
           record.fields.push_back({"namespace", pull->pods.front().substr(0, slash)});
@@ -355,6 +372,7 @@ void Agent::log_holds() {
     }
     const std::string& image = held_images_[digest];
     if (hold.state == HoldState::Held) {
+      counters_.count_hold_ended(snapshot_.taken_at - hold.since);
       log({.level = LogLevel::Info,
            .event = "pull_released",
            .logger = "agent",
@@ -370,8 +388,7 @@ void Agent::log_holds() {
 
 void Agent::check_alive() {
   alive_timer_->arm(kDeadManDelay / 3);
-  const Duration limit = std::max(kDeadManDelay, 3 * parts_.policy.tick_interval);
-  if (stopping_ || parts_.loop->now() - decided_at_ < limit) {
+  if (stopping_ || decision_age() < decision_age_limit()) {
     return;
   }
   log({.level = LogLevel::Error,
@@ -380,6 +397,41 @@ void Agent::check_alive() {
        .message = "no decision for too long: every hold is released",
        .fields = {}});
   parts_.set_holds({});
+}
+
+void Agent::set_policy(Policy policy) {
+  parts_.policy = std::move(policy);
+  request_tick();
+}
+
+Duration Agent::decision_age() const {
+  return parts_.loop->now() - decided_at_;
+}
+
+Duration Agent::decision_age_limit() const {
+  return std::max<Duration>(kDeadManDelay, 3 * parts_.policy.tick_interval);
+}
+
+std::vector<ProbeView> Agent::probe_views() const {
+  const MonotonicTime now = parts_.loop->now();
+  std::vector<ProbeView> views;
+  for (const Probe* probe : parts_.probes) {
+    ProbeView view{.name = probe->name(), .error = {}, .age = {}};
+    const auto error = snapshot_.probe_errors.find(view.name);
+    if (error != snapshot_.probe_errors.end()) {
+      view.error = error->second.empty() ? "not seen" : error->second;
+    } else if (tick_count_ == 0) {
+      view.error = "not asked yet";
+    }
+    std::optional<MonotonicTime> since = probe->stale_since();
+    if (!since.has_value() && !view.error.empty()) {
+      const auto seen = seen_at_.find(view.name);
+      since = seen == seen_at_.end() ? started_at_ : seen->second;
+    }
+    view.age = since.has_value() ? now - *since : Duration{};
+    views.push_back(std::move(view));
+  }
+  return views;
 }
 
 void Agent::shut_down(std::function<void()> done) {
