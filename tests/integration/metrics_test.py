@@ -70,8 +70,8 @@ class PagesTest(NodeTest):
         self.addCleanup(lambda: self.registry.process.running() or self.registry.start())
         agent = self.start_agent()
         self.cluster.create_job("flow", self.name, run_seconds=0.5)
-        self.until(lambda: "[-]registry (does not count): 1 of 1" in agent.get("/readyz?verbose")[1],
-                   15, "the registry's part")
+        part = "[-]registry (does not count): 1 of 1"
+        self.until(lambda: part in agent.get("/readyz?verbose")[1], 15, "the registry's part")
         self.assertEqual(agent.get("/readyz"), (200, "ok\n"))
         self.assertGreater(
             self.until(lambda: agent.metrics().get(
