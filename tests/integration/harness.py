@@ -173,10 +173,12 @@ class NodeTest(unittest.TestCase):
             json.dump(policy, file)  # JSON is YAML
         return path
 
-    def start_agent(self, policy=None, environment=None, wait=True, arguments=()):
+    def start_agent(self, policy=None, environment=None, wait=True, arguments=(), api=None):
+        """`api` answers in place of API server and kubelet."""
         agent = Agent(self.lab, [
             "--node", NODE, "--policy", policy or self.policy(),
-            "--kubernetes-api", self.cluster.server.url, "--kubelet", self.cluster.kubelet.url,
+            "--kubernetes-api", api or self.cluster.server.url,
+            "--kubelet", api or self.cluster.kubelet.url,
             "--containerd-socket", self.runtime.socket, "--image-path", self.disk.path,
             "--kubelet-path", self.cluster.kubelet_path, "--listen", "127.0.0.1:0",
             "--log-level", "debug", *arguments], environment)
