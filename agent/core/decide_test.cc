@@ -290,7 +290,11 @@ TEST_CASE("not observed is not zero: nothing new is held, what is held stays so 
     CHECK(actions_of<SetCondition>(kept).empty());
     node.snapshot_.taken_at += std::chrono::seconds(31);
     node.snapshot_.runtime_observed_at += std::chrono::seconds(31);
-    CHECK(actions_of<HoldPull>(decide(node.snapshot_, kept.memory, default_policy())).empty());
+    const Decision let_go = decide(node.snapshot_, kept.memory, default_policy());
+    CHECK(actions_of<HoldPull>(let_go).empty());
+    REQUIRE(actions_of<SetCondition>(let_go).size() == 1);
+    CHECK(actions_of<SetCondition>(let_go)[0].status == ConditionStatus::Unknown);
+    CHECK(actions_of<SetCondition>(let_go)[0].condition_reason == "PredictionUnavailable");
   }
 }
 

@@ -81,6 +81,19 @@ std::string node_sentence(const Decision& decision) {
          gib_text(node.floor.bytes) + " GiB, headroom " + gib_text(node.headroom_bytes) + " GiB";
 }
 
+/// The node's sentence, behind what can't be seen where pulls can't be judged for that.
+std::string blind_sentence(const Decision& decision) {
+  std::string sentence;
+  if (decision.memory.blind_since.has_value()) {
+    sentence = "no pull can be judged";
+    for (const std::string& spot : decision.node.blind_spots) {
+      sentence += ", " + spot;
+    }
+    sentence += "; ";
+  }
+  return sentence + node_sentence(decision);
+}
+
 void publish_taint(const NodeSnapshot& snapshot, const Policy& policy, Decision& decision) {
   const TaintEffect wanted = wanted_effect(snapshot, policy, decision.node.stage);
   if (present_effect(snapshot, policy) == wanted ||
@@ -159,9 +172,9 @@ void publish_metadata(const NodeSnapshot& snapshot, Decision& decision) {
 
 SetCondition wanted_condition(const Decision& decision) {
   SetCondition condition;
-  condition.message = shorten(node_sentence(decision), kConditionMessageBytesMaximum);
+  condition.message = shorten(blind_sentence(decision), kConditionMessageBytesMaximum);
   condition.reason = condition.message;
-  if (!decision.node.image_filesystem.has_value()) {
+  if (decision.memory.blind_since.has_value() || !decision.node.image_filesystem.has_value()) {
     condition.status = ConditionStatus::Unknown;
     condition.condition_reason = "PredictionUnavailable";
   } else if (decision.node.stage >= Stage::Guard) {

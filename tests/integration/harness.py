@@ -173,12 +173,13 @@ class NodeTest(unittest.TestCase):
             json.dump(policy, file)  # JSON is YAML
         return path
 
-    def start_agent(self, policy=None, environment=None, wait=True, arguments=(), api=None):
-        """`api` answers in place of API server and kubelet."""
+    def start_agent(self, policy=None, environment=None, wait=True, arguments=(), api=None,
+                    kubelet=None):
+        """`api` and `kubelet` are URLs of those who answer in their place."""
         agent = Agent(self.lab, [
             "--node", NODE, "--policy", policy or self.policy(),
             "--kubernetes-api", api or self.cluster.server.url,
-            "--kubelet", api or self.cluster.kubelet.url,
+            "--kubelet", kubelet or self.cluster.kubelet.url,
             "--containerd-socket", self.runtime.socket, "--image-path", self.disk.path,
             "--kubelet-path", self.cluster.kubelet_path, "--listen", "127.0.0.1:0",
             "--log-level", "debug", *arguments], environment)

@@ -223,7 +223,8 @@ class ServersThatQuote(Planted):
                                  "message": f"no: {self.headers.get('Authorization')}"},
                            headers={"Audit-Id": str(self.headers.get("Authorization"))})
         with http_base.Server(QuotingApi) as server:
-            agent = self.start_agent(api=server.url, arguments=self.kube_token())
+            agent = self.start_agent(api=server.url, kubelet=server.url,
+                                     arguments=self.kube_token())
             self.until(lambda: sum("[redacted]" in text for text in agent.complaints()) >= 3, 15,
                        "complaints about pods, node and kubelet")
             self.assertIn("[redacted]", agent.get("/readyz?verbose")[1])
