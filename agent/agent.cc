@@ -24,10 +24,15 @@ std::int64_t milliseconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(duration).count();
 }
 
-/// Actions that change the node or its pulls; observe mode skips them.
+/// Actions that change the node or its pulls; observe mode skips them, but for those that only
+/// take back what an agent in mode enforce has left.
 bool is_intervention(const Action& action) {
-  return std::holds_alternative<CancelPull>(action) || std::holds_alternative<SetTaint>(action) ||
-         std::holds_alternative<ReclaimImage>(action) || is_drain_write(action);
+  if (const auto* taint = std::get_if<SetTaint>(&action)) {
+    return taint->effect != TaintEffect::None;
+  }
+  return std::holds_alternative<CancelPull>(action) ||
+         std::holds_alternative<ReclaimImage>(action) ||
+         (is_drain_write(action) && !std::holds_alternative<ResumeJob>(action));
 }
 
 const char* event_of(const Action& action) {
@@ -93,7 +98,8 @@ Agent::Agent(AgentParts parts) : parts_(std::move(parts)) {
 }
 
 void Agent::start() {
-  decided_at_ = parts_.loop->now();
+  started_at_ = parts_.loop->now();
+  decided_at_ = started_at_;
   for (Probe* probe : parts_.probes) {
     probe->start([this] { request_tick(); });
   }
@@ -152,6 +158,9 @@ void Agent::request_tick() {
 void Agent::assemble() {
   for (Probe* probe : parts_.probes) {
     probe->contribute(snapshot_);
+    if (!snapshot_.probe_errors.contains(probe->name())) {
+      seen_at_[probe->name()] = parts_.loop->now();
+    }
   }
   if (snapshot_.pods.has_value()) {
     for (Pod& pod : *snapshot_.pods) {
@@ -176,6 +185,7 @@ void Agent::tick() {
   ++tick_count_;
   assemble();
   decision_ = decide(snapshot_, memory_, parts_.policy);
+  counters_.count_tick(parts_.loop->now() - snapshot_.taken_at);
   memory_ = decision_.memory;
   decided_at_ = snapshot_.taken_at;
   log_changes();
@@ -218,14 +228,21 @@ void Agent::start_action(const Action& action) {
   const std::string key = action_key(action);
   if (parts_.policy.mode == Mode::Observe && is_intervention(action)) {
     outcomes_.push_back({.key = key, .error = {}, .skipped = true});
+    counters_.count_outcome(action, decision_.drains, "skipped");
     return;
   }
   ++running_[key];
-  parts_.run_action(action,
-                    [this, key](std::optional<Error> error) { on_outcome(key, std::move(error)); });
+  parts_.run_action(action, [this, action, reports = decision_.drains](std::optional<Error> error) {
+    on_outcome(action, reports, std::move(error));
+  });
 }
 
-void Agent::on_outcome(const std::string& key, std::optional<Error> error) {
+void Agent::on_outcome(const Action& action,
+                       const std::vector<DrainReport>& reports,
+                       std::optional<Error> error) {
+  const std::string key = action_key(action);
+  counters_.count_outcome(
+      action, reports, error.has_value() ? std::string(to_string(error->kind)) : "ok");
   const auto running = running_.find(key);
   if (running != running_.end() && --running->second == 0) {
     running_.erase(running);
@@ -274,13 +291,16 @@ void Agent::log_blind_spots() {
 }
 
 void Agent::log_verdicts() {
-  std::map<std::string, Verdict> verdicts;
+  std::map<std::string, LoggedVerdict> verdicts;
   for (const PullReport& pull : decision_.pulls) {
     const std::string key =
         pull.manifest_digest.is_zero() ? pull.image : to_string(pull.manifest_digest);
-    verdicts[key] = pull.verdict;
+    const bool pending = pull.demand.pending_bytes > 0;
+    verdicts[key] = {.verdict = pull.verdict, .sizes_pending = pending};
     const auto logged = logged_verdicts_.find(key);
-    if (logged != logged_verdicts_.end() && logged->second == pull.verdict) {
+    // Once more when the sizes are known, though they may not have changed it: its numbers have.
+    const bool same = logged != logged_verdicts_.end() && logged->second.verdict == pull.verdict;
+    if (same && (pending || !logged->second.sizes_pending)) {
       continue;
     }
     const auto& device = decision_.node.image_filesystem;
@@ -293,6 +313,8 @@ void Agent::log_verdicts() {
                     {"verdict", std::string(to_string(pull.verdict))},
                     {"pull_state", std::string(to_string(pull.state))},
                     {"bytes_needed", pull.demand.peak_high_bytes()},
+                    {"bytes_needed_mid", pull.demand.peak_mid_bytes()},
+                    {"size_sources", size_sources_text(pull.demand)},
                     {"bytes_available", device ? device->available_bytes : std::int64_t{-1}},
                     {"bytes_floor", decision_.node.floor.bytes},
                     {"bytes_outstanding", pull.outstanding_bytes}}});
@@ -319,6 +341,7 @@ void Agent::log_hold(const Hold& hold) {
           std::ranges::find(decision_.pulls, hold.manifest_digest, &PullReport::manifest_digest);
       if (pull != decision_.pulls.end()) {
         record.fields.push_back({"bind_to_hold_ms", milliseconds(hold.since - pull->arrival)});
+        counters_.count_hold_begun(hold.since - pull->arrival);
         if (!pull->pods.empty()) {
           const std::size_t slash = pull->pods.front().find('/');
           record.fields.push_back({"namespace", pull->pods.front().substr(0, slash)});
@@ -356,6 +379,7 @@ void Agent::log_holds() {
     }
     const std::string& image = held_images_[digest];
     if (hold.state == HoldState::Held) {
+      counters_.count_hold_ended(snapshot_.taken_at - hold.since);
       log({.level = LogLevel::Info,
            .event = "pull_released",
            .logger = "agent",
@@ -371,8 +395,7 @@ void Agent::log_holds() {
 
 void Agent::check_alive() {
   alive_timer_->arm(kDeadManDelay / 3);
-  const Duration limit = std::max(kDeadManDelay, 3 * parts_.policy.tick_interval);
-  if (stopping_ || parts_.loop->now() - decided_at_ < limit) {
+  if (stopping_ || decision_age() < decision_age_limit()) {
     return;
   }
   log({.level = LogLevel::Error,
@@ -381,6 +404,41 @@ void Agent::check_alive() {
        .message = "no decision for too long: every hold is released",
        .fields = {}});
   parts_.set_holds({});
+}
+
+void Agent::set_policy(Policy policy) {
+  parts_.policy = std::move(policy);
+  request_tick();
+}
+
+Duration Agent::decision_age() const {
+  return parts_.loop->now() - decided_at_;
+}
+
+Duration Agent::decision_age_limit() const {
+  return std::max<Duration>(kDeadManDelay, 3 * parts_.policy.tick_interval);
+}
+
+std::vector<ProbeView> Agent::probe_views() const {
+  const MonotonicTime now = parts_.loop->now();
+  std::vector<ProbeView> views;
+  for (const Probe* probe : parts_.probes) {
+    ProbeView view{.name = probe->name(), .error = {}, .age = {}};
+    const auto error = snapshot_.probe_errors.find(view.name);
+    if (error != snapshot_.probe_errors.end()) {
+      view.error = error->second.empty() ? "not seen" : error->second;
+    } else if (tick_count_ == 0) {
+      view.error = "not asked yet";
+    }
+    std::optional<MonotonicTime> since = probe->stale_since();
+    if (!since.has_value() && !view.error.empty()) {
+      const auto seen = seen_at_.find(view.name);
+      since = seen == seen_at_.end() ? started_at_ : seen->second;
+    }
+    view.age = since.has_value() ? now - *since : Duration{};
+    views.push_back(std::move(view));
+  }
+  return views;
 }
 
 void Agent::shut_down(std::function<void()> done) {

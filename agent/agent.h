@@ -14,6 +14,8 @@
 #include "agent/core/node_snapshot.h"
 #include "agent/core/policy.h"
 #include "agent/io/loop.h"
+#include "agent/status/counters.h"
+#include "agent/status/status_view.h"
 #include "probes/probe.h"
 
 namespace imagefs_guard {
@@ -51,6 +53,20 @@ class Agent {
 
   [[nodiscard]] const NodeSnapshot& snapshot() const { return snapshot_; }
 
+  /// In force from the next tick on, which comes at once.
+  void set_policy(Policy policy);
+
+  // For the pages of agent/status.
+  [[nodiscard]] const AgentCounters& counters() const { return counters_; }
+
+  [[nodiscard]] bool has_decided() const { return started_ && tick_count_ > 0; }
+
+  /// Since the last decision, or since start().
+  [[nodiscard]] Duration decision_age() const;
+  /// A decision older than this means that ticks have stopped.
+  [[nodiscard]] Duration decision_age_limit() const;
+  [[nodiscard]] std::vector<ProbeView> probe_views() const;
+
  private:
   void on_timer();
   void refresh_probes();
@@ -59,7 +75,9 @@ class Agent {
   void assemble();
   void act();
   void start_action(const Action& action);
-  void on_outcome(const std::string& key, std::optional<Error> error);
+  void on_outcome(const Action& action,
+                  const std::vector<DrainReport>& reports,
+                  std::optional<Error> error);
   void log_changes();
   void log_holds();
   void log_hold(const Hold& hold);
@@ -77,6 +95,7 @@ class Agent {
   std::unique_ptr<Timer> tick_timer_;
   std::unique_ptr<Timer> alive_timer_;
   std::unique_ptr<Timer> shutdown_timer_;
+  MonotonicTime started_at_{};
   MonotonicTime decided_at_{};
   int refreshing_ = 0;
   std::uint64_t refresh_round_ = 0;
@@ -86,8 +105,16 @@ class Agent {
   bool stopping_ = false;
   std::map<Digest, Hold> logged_holds_;
   std::map<Digest, std::string> held_images_;
-  std::map<std::string, Verdict> logged_verdicts_;
+
+  struct LoggedVerdict {
+    Verdict verdict = Verdict::Unknown;
+    bool sizes_pending = false;  // some layer's size was still being asked for
+  };
+
+  std::map<std::string, LoggedVerdict> logged_verdicts_;
   std::map<std::string, std::string> logged_errors_;
+  std::map<std::string, MonotonicTime> seen_at_;  // by probe: when its part was there
+  AgentCounters counters_;
 };
 
 }  // namespace imagefs_guard

@@ -37,25 +37,31 @@
 #include "agent/commands/check_text.h"
 #include "agent/commands/coordinator.h"
 #include "agent/commands/flags.h"
+#include "agent/commands/policy_file.h"
+#include "agent/commands/process_usage.h"
 #include "agent/core/reclaim.h"
 #include "agent/core/verify.h"
 #include "agent/io/file.h"
 #include "agent/io/grpc.h"
 #include "agent/io/http.h"
+#include "agent/io/http_counter.h"
+#include "agent/io/http_server.h"
 #include "agent/io/log.h"
 #include "agent/io/loop.h"
 #include "agent/kube/api_client.h"
 #include "agent/kube/job_store.h"
 #include "agent/kube/lease_keeper.h"
+#include "agent/kube/size_exchange.h"
 #include "agent/registry/layer_sizes.h"
+#include "agent/registry/learned_sizes.h"
 #include "agent/registry/manifest_store.h"
 #include "agent/registry/reference.h"
 #include "agent/registry/registry_client.h"
 #include "agent/runtime/containerd.h"
 #include "agent/runtime/hold.h"
 #include "agent/runtime/lease_manifests.h"
+#include "agent/status/pages.h"
 #include "agent/wire/cluster_json.h"
-#include "agent/wire/policy.h"
 #include "agent/wire/registry_json.h"
 #include "probes/filesystem.h"
 #include "probes/kubelet_config.h"
@@ -66,10 +72,14 @@
 namespace imagefs_guard {
 namespace {
 
-constexpr int kExitUsage = 78;   // EX_CONFIG: restarting will not help
+constexpr int kExitUsage = 78;  // EX_CONFIG: restarting will not help
+/// A Docker config.json; real ones have a few kilobytes.
+constexpr std::size_t kLoginsBytesLimit = std::size_t{256} << 10;
 constexpr int kExitUnknown = 2;  // of `check`
 /// The agent's Lease: one write a minute; five missed ones, and the coordinator calls it gone.
 constexpr Duration kLeaseRenewal = std::chrono::minutes(1);
+/// A port that somebody else has: this node is guarded all the same.
+constexpr Duration kListenRetry = std::chrono::seconds(10);
 
 /// Layers of which containerd is asked the size in one tick: it knows, each costs a small call.
 constexpr std::size_t kMeasuredAtOnce = 32;
@@ -89,19 +99,23 @@ struct Overloaded : Handlers... {
 template <typename... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
-/// What the agent itself knows, as one more part of the snapshot: manifests and holds. Stands last
-/// in the list of probes, since it looks at what the others saw.
+/// What the agent itself knows, as one more part of the snapshot: manifests, sizes and holds.
+/// Stands last in the list of probes, since it looks at what the others saw.
 class OwnState final : public Probe {
  public:
   OwnState(ManifestStore& manifests,
+           LearnedSizes& learned,
            LayerSizes& sizes,
+           SizeExchange& exchange,
            LeaseManifests& leases,
            HoldKeeper& holds,
            JobStore& jobs,
            LeaseKeeper& lease,
            RuntimeProbe& runtime)
       : manifests_(manifests),
+        learned_(learned),
         sizes_(sizes),
+        exchange_(exchange),
         leases_(leases),
         holds_(holds),
         jobs_(jobs),
@@ -116,17 +130,21 @@ class OwnState final : public Probe {
 
   void contribute(NodeSnapshot& snapshot) override {
     manifests_.contribute(snapshot);
+    learned_.contribute(snapshot);
     sizes_.contribute(snapshot);
+    tell_sizes(snapshot);
     leases_.look(snapshot, [this](const Digest& digest) { return manifests_.is_complete(digest); });
     snapshot.holds = holds_.holds();
     jobs_.contribute(snapshot);
     snapshot.rival_agent = lease_.rival();
-    if (snapshot.runtime.has_value() && !snapshot.runtime->extracts.empty()) {
-      std::vector<Digest> unpacking;
+    std::vector<Digest> to_measure = learned_.to_measure();
+    if (snapshot.runtime.has_value()) {
       for (const ActiveExtract& extract : snapshot.runtime->extracts) {
-        unpacking.push_back(extract.chain_id);
+        to_measure.push_back(extract.chain_id);
       }
-      runtime_.measure(unpacking);
+    }
+    if (!to_measure.empty()) {
+      runtime_.measure(to_measure);
     }
     if (snapshot.runtime.has_value()) {
       runtime_.measure(unmeasured_layers(*snapshot.runtime, kMeasuredAtOnce));
@@ -140,8 +158,18 @@ class OwnState final : public Probe {
   }
 
  private:
+  void tell_sizes(const NodeSnapshot& snapshot) {
+    if (learned_.version() != told_version_ && snapshot.node.has_value()) {
+      told_version_ = learned_.version();
+      exchange_.publish(learned_.to_tell(), snapshot.node->uid);
+    }
+  }
+
   ManifestStore& manifests_;
+  LearnedSizes& learned_;
   LayerSizes& sizes_;
+  SizeExchange& exchange_;
+  std::size_t told_version_ = 0;
   LeaseManifests& leases_;
   HoldKeeper& holds_;
   JobStore& jobs_;
@@ -153,7 +181,9 @@ class OwnState final : public Probe {
 /// Everything that `run` is made of, in the order in which it is made; gone in reverse.
 class Daemon {
  public:
-  static Result<std::unique_ptr<Daemon>> create(RunOptions options, Policy policy) {
+  static Result<std::unique_ptr<Daemon>> create(RunOptions options,
+                                                Policy policy,
+                                                PolicyFile policy_file) {
     auto loop = TRY(EventLoop::create());
     auto http = TRY(make_curl_transport(*loop));
     auto containerd = TRY(make_grpc_client(*loop, options.containerd_socket, "k8s.io"));
@@ -161,7 +191,8 @@ class Daemon {
                                               std::move(http),
                                               std::move(containerd),
                                               std::move(options),
-                                              std::move(policy)));
+                                              std::move(policy),
+                                              std::move(policy_file)));
   }
 
   int run() {
@@ -177,6 +208,9 @@ class Daemon {
                     {"kubernetes_api", options_.kubernetes_api}}});
     agent_.start();
     lease_.start();
+    size_exchange_.start();
+    listen();
+    policy_timer_->arm(policy_.tick_interval);
     return loop_->run();
   }
 
@@ -185,11 +219,14 @@ class Daemon {
          std::unique_ptr<HttpTransport> http,
          std::unique_ptr<GrpcClient> grpc,
          RunOptions options,
-         Policy policy)
+         Policy policy,
+         PolicyFile policy_file)
       : options_(std::move(options)),
         policy_(std::move(policy)),
+        policy_file_(std::move(policy_file)),
         loop_(std::move(loop)),
         http_(std::move(http)),
+        registry_http_(*http_),
         grpc_(std::move(grpc)),
         api_(*loop_,
              *http_,
@@ -205,10 +242,23 @@ class Daemon {
                       .seed = seed_ + 1}),
         containerd_(*grpc_, policy_.snapshotter),
         registry_(*loop_,
-                  *http_,
+                  registry_http_,
                   {.policy = policy_, .environment = process_environment(), .seed = seed_ + 2}),
         manifests_(*loop_, registry_, [this] { own_state_.changed(); }),
         layer_sizes_(registry_, [this] { own_state_.changed(); }),
+        size_exchange_(api_,
+                       {.namespace_name = options_.namespace_name, .node_name = options_.node_name},
+                       {.own =
+                            [this](const std::vector<SizeRecord>& records) {
+                              learned_sizes_.restore(records);
+                              own_state_.changed();
+                            },
+                        .merged =
+                            [this](std::vector<SizeRecord> records) {
+                              learned_sizes_.set_elsewhere(std::move(records));
+                              own_state_.changed();
+                            },
+                        .trouble = [](const Error& error) { log_sizes_trouble(error); }}),
         lease_manifests_(containerd_,
                          [this](ImageManifest manifest) {
                            manifests_.add_from_content_store(std::move(manifest));
@@ -227,7 +277,15 @@ class Daemon {
         filesystem_(*loop_,
                     {.image_path = options_.image_path, .kubelet_path = options_.kubelet_path}),
         runtime_(*loop_, containerd_),
-        own_state_(manifests_, layer_sizes_, lease_manifests_, holds_, jobs_, lease_, runtime_),
+        own_state_(manifests_,
+                   learned_sizes_,
+                   layer_sizes_,
+                   size_exchange_,
+                   lease_manifests_,
+                   holds_,
+                   jobs_,
+                   lease_,
+                   runtime_),
         kubelet_config_(kubelet_api_, policy_.kubelet_config_file),
         pods_(api_, options_.node_name),
         node_(api_, options_.node_name),
@@ -258,6 +316,131 @@ class Daemon {
                  [](const std::string& image) { return canonical_image_name(image); },
              .run_action = [this](const Action& action,
                                   ActionDone done) { run_action(action, std::move(done)); }}) {}
+
+  /// The pages of agent/status. Without them the kubelet's probes fail, so a port that is not to be
+  /// had now is asked for again.
+  void listen() {
+    if (options_.listen.empty()) {
+      return;
+    }
+    auto address = parse_listen_address(options_.listen);
+    VERIFY(address.has_value());  // parse_command_line() has seen it
+    auto server = make_http_server(*loop_, *address, [this](const PageRequest& request) {
+      return answer_page(request, status_view());
+    });
+    if (server) {
+      server_ = *std::move(server);
+      log({.level = LogLevel::Info,
+           .event = "listening",
+           .logger = "main",
+           .message = "serves health and metrics on port " + std::to_string(server_->port()),
+           .fields = {{"port", std::int64_t{server_->port()}}}});
+      return;
+    }
+    log({.level = LogLevel::Warn,
+         .event = "listen_failed",
+         .logger = "main",
+         .message = server.error().message,
+         .fields = {}});
+    listen_timer_->arm(kListenRetry);
+  }
+
+  [[nodiscard]] StatusView status_view() const {
+    std::vector<ProbeView> probes = agent_.probe_views();
+    std::erase_if(probes, [this](const ProbeView& p) { return p.name == own_state_.name(); });
+    return {.decision = agent_.decision(),
+            .snapshot = agent_.snapshot(),
+            .policy = policy_,
+            .counters = agent_.counters(),
+            .api_requests = api_.request_counts(),
+            .kubelet_requests = kubelet_api_.request_counts(),
+            .registry_requests = registry_http_.counts(),
+            .version = kVersion,
+            .decided = agent_.has_decided(),
+            .decision_age = agent_.decision_age(),
+            .decision_age_limit = agent_.decision_age_limit(),
+            .probes = std::move(probes),
+            .policy_file = policy_view_,
+            .process = process_usage(started_at_)};
+  }
+
+  void look_at_policy() {
+    policy_timer_->arm(policy_.tick_interval);
+    std::optional<Result<Policy>> changed = policy_file_.poll();
+    if (!changed.has_value()) {
+      return;
+    }
+    if (*changed) {
+      if (const auto refusal = why_not_now(policy_, **changed)) {
+        changed = Result<Policy>(*refusal);
+      }
+    }
+    if (!*changed) {
+      refuse_policy(changed->error());
+    } else if (**changed != policy_ || !policy_view_.refusal.empty()) {
+      take_policy(**std::move(changed));
+    }
+  }
+
+  void refuse_policy(const Error& error) {
+    ++policy_view_.refused;
+    policy_view_.refusal = error.message;
+    log({.level = LogLevel::Error,
+         .event = "policy_refused",
+         .logger = "main",
+         .message = "keeps the policy that it has: " + error.message,
+         .fields = {}});
+    const std::optional<Node>& node = agent_.snapshot().node;
+    if (node.has_value()) {
+      emit_event_.start({.regarding = {.api_version = "v1",
+                                       .kind = "Node",
+                                       .namespace_name = {},
+                                       .name = node->name,
+                                       .uid = node->uid},
+                         .warning = true,
+                         .event_reason = "PolicyRefused",
+                         .event_action = "KeepPolicy",
+                         .note = "imagefs-guard keeps the policy that it has: " + error.message},
+                        log_failure("the Event PolicyRefused"));
+    }
+  }
+
+  void take_policy(Policy next) {
+    ++policy_view_.taken;
+    policy_view_.refusal.clear();
+    const bool only_looks_now = policy_.mode == Mode::Enforce && next.mode == Mode::Observe;
+    policy_ = std::move(next);  // the actions' runners look at this one
+    registry_.set_policy(policy_);
+    containerd_.set_snapshotter(policy_.snapshotter);
+    kubelet_config_.set_config_file(policy_.kubelet_config_file);
+    if (only_looks_now) {
+      // Holds go with the next decision; the taint would stay, since observe mode sets none.
+      set_taint_.start({.key = policy_.taint_key,
+                        .value = {},
+                        .effect = TaintEffect::None,
+                        .reason = "mode observe"},
+                       log_failure("the taint"));
+    }
+    agent_.set_policy(policy_);
+    log({.level = LogLevel::Info,
+         .event = "policy_taken",
+         .logger = "main",
+         .message = policy_.mode == Mode::Observe ? "takes the new policy: observe"
+                                                  : "takes the new policy: enforce",
+         .fields = {}});
+  }
+
+  static ActionDone log_failure(const char* what) {
+    return [what](std::optional<Error> error) {
+      if (error.has_value()) {
+        log({.level = LogLevel::Warn,
+             .event = "action_failed",
+             .logger = "main",
+             .message = std::string(what) + ": " + error->message,
+             .fields = {{"err", std::string(to_string(error->kind))}}});
+      }
+    };
+  }
 
   void run_action(const Action& action, ActionDone done) {
     std::visit(Overloaded{
@@ -305,6 +488,15 @@ class Daemon {
                     {"bytes_grown", grown_bytes}}});
   }
 
+  /// Sizes are then learned anew: worth a line, not a taint.
+  static void log_sizes_trouble(const Error& error) {
+    log({.level = LogLevel::Warn,
+         .event = "sizes_trouble",
+         .logger = "main",
+         .message = "learned layer sizes: " + error.message,
+         .fields = {{"err", std::string(to_string(error.kind))}}});
+  }
+
   /// Without the Lease the coordinator takes this node's marks off; a rival stops the drains.
   void log_lease() {
     const std::optional<std::string> rival = lease_.rival();
@@ -336,17 +528,23 @@ class Daemon {
 
   RunOptions options_;
   Policy policy_;
+  PolicyFile policy_file_;
+  PolicyView policy_view_;
   std::uint64_t seed_ = std::random_device{}();
   bool stopping_ = false;
   std::unique_ptr<EventLoop> loop_;
+  WallTime started_at_ = loop_->wall_now();
   std::unique_ptr<HttpTransport> http_;
+  HttpCounter registry_http_;
   std::unique_ptr<GrpcClient> grpc_;
   KubeApi api_;
   KubeApi kubelet_api_;
   Containerd containerd_;
   RegistryClient registry_;
   ManifestStore manifests_;
+  LearnedSizes learned_sizes_;
   LayerSizes layer_sizes_;
+  SizeExchange size_exchange_;
   LeaseManifests lease_manifests_;
   HoldKeeper holds_;
   JobStore jobs_;
@@ -373,19 +571,11 @@ class Daemon {
   ConfirmPodGoneRunner confirm_pod_gone_;
   DeleteJobRunner delete_job_;
   Agent agent_;
+  std::unique_ptr<Timer> policy_timer_ =
+      loop_->make_timer("policy file", [this] { look_at_policy(); });
+  std::unique_ptr<Timer> listen_timer_ = loop_->make_timer("listen", [this] { listen(); });
+  std::unique_ptr<HttpServer> server_;
 };
-
-Result<Policy> load_policy(const std::string& path) {
-  if (path.empty()) {
-    return default_policy();
-  }
-  const std::string text = TRY(read_file(path, kPolicyBytesLimit));
-  auto policy = parse_policy(text);
-  if (!policy) {
-    return with_context(policy.error(), path);
-  }
-  return policy;
-}
 
 int fail(const Error& error) {
   std::fprintf(stderr, "imagefs-guard: %s\n", error.message.c_str());
@@ -393,7 +583,8 @@ int fail(const Error& error) {
 }
 
 int run_command(RunOptions options) {
-  auto policy = load_policy(options.policy_file);
+  PolicyFile policy_file(options.policy_file);
+  auto policy = policy_file.load();
   if (!policy) {
     return fail(policy.error());
   }
@@ -401,7 +592,7 @@ int run_command(RunOptions options) {
   const rlimit no_core{.rlim_cur = 0, .rlim_max = 0};
   setrlimit(RLIMIT_CORE, &no_core);
   configure_log(options.log_format, options.log_level, options.node_name);
-  auto daemon = Daemon::create(std::move(options), std::move(*policy));
+  auto daemon = Daemon::create(std::move(options), std::move(*policy), std::move(policy_file));
   if (!daemon) {
     return fail(daemon.error());
   }
@@ -409,7 +600,7 @@ int run_command(RunOptions options) {
 }
 
 int coordinator_command(const CoordinatorOptions& options) {
-  const auto policy = load_policy(options.policy_file);
+  const auto policy = PolicyFile(options.policy_file).load();
   if (!policy) {
     return fail(policy.error());
   }
@@ -574,7 +765,7 @@ Result<void> check_registry_config(const std::string& path) {
   if (path.empty()) {
     return {};
   }
-  const std::string text = TRY(read_file(path, kPolicyBytesLimit));
+  const std::string text = TRY(read_file(path, kLoginsBytesLimit));
   const auto logins = parse_docker_config(text);
   if (!logins) {
     return with_context(logins.error(), path);
@@ -584,7 +775,7 @@ Result<void> check_registry_config(const std::string& path) {
 
 int check_command(const CheckOptions& options) {
   configure_log(LogFormat::Text, LogLevel::Error, "");
-  auto policy = load_policy(options.policy_file);
+  auto policy = PolicyFile(options.policy_file).load();
   if (!policy) {
     return fail_check(policy.error());
   }

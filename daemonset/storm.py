@@ -178,7 +178,7 @@ class Half:
             self.stage.agent, "run", "--node", NODE, "--policy", policy,
             "--kubernetes-api", self.cluster.server.url, "--kubelet", self.cluster.kubelet.url,
             "--containerd-socket", self.stage.runtime.socket, "--image-path", self.disk.path,
-            "--kubelet-path", self.cluster.kubelet_path])
+            "--kubelet-path", self.cluster.kubelet_path, "--listen", "127.0.0.1:0"])
         lab_module.wait_until(lambda: self._records("agent_started") or self._agent_ended(), 10,
                               what="the agent's start")
         self._agent_ended()

@@ -45,6 +45,16 @@ void KubeletConfigProbe::contribute(NodeSnapshot& snapshot) {
   snapshot.kubelet = config_;
 }
 
+void KubeletConfigProbe::set_config_file(std::string config_file) {
+  if (config_file == config_file_) {
+    return;
+  }
+  config_file_ = std::move(config_file);
+  call_.reset();
+  retry_ = kRetryFirst;
+  ask();
+}
+
 void KubeletConfigProbe::ask() {
   if (!config_file_.empty()) {
     Result<std::string> text = read_file(config_file_, kKubeletConfigBytesLimit);

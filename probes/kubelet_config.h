@@ -27,6 +27,14 @@ class KubeletConfigProbe final : public Probe {
   void refresh(std::function<void()> done) override;
   void contribute(NodeSnapshot& snapshot) override;
 
+  [[nodiscard]] std::optional<MonotonicTime> stale_since() const override {
+    const bool current = error_.empty() || !config_.has_value();
+    return current ? std::nullopt : std::optional(answered_at_);
+  }
+
+  /// The policy has changed; asks anew if this is another file.
+  void set_config_file(std::string config_file);
+
  private:
   void ask();
   void on_answer(Result<KubeletConfig> answer);

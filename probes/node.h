@@ -26,6 +26,10 @@ class NodeProbe final : public Probe, private WatchHandler {
   void refresh(std::function<void()> done) override;
   void contribute(NodeSnapshot& snapshot) override;
 
+  [[nodiscard]] std::optional<MonotonicTime> stale_since() const override {
+    return watch_.failing_since();
+  }
+
   [[nodiscard]] const Watch& watch() const { return watch_; }
 
  private:

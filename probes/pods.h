@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +29,10 @@ class PodsProbe final : public Probe, private WatchHandler {
   void start(std::function<void()> changed) override;
   void refresh(std::function<void()> done) override;
   void contribute(NodeSnapshot& snapshot) override;
+
+  [[nodiscard]] std::optional<MonotonicTime> stale_since() const override {
+    return watch_.failing_since();
+  }
 
   [[nodiscard]] const Watch& watch() const { return watch_; }
 

@@ -4,6 +4,7 @@
 /// per fact; main.cc lists them.
 
 #include <functional>
+#include <optional>
 
 #include "agent/core/node_snapshot.h"
 
@@ -25,6 +26,10 @@ class Probe {
   /// Puts its latest answer into the snapshot: its own part and its own entry of probe_errors.
   /// The snapshot is the same object from tick to tick, so a part that has not changed is left.
   virtual void contribute(NodeSnapshot& snapshot) = 0;
+
+  /// Since when its answer is an old one that could not be asked for again; nullopt while it is as
+  /// fresh as it can be. For metrics: contribute() says what is too old to count.
+  [[nodiscard]] virtual std::optional<MonotonicTime> stale_since() const { return std::nullopt; }
 };
 
 }  // namespace imagefs_guard

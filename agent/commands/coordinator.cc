@@ -49,6 +49,7 @@ Coordinator::Coordinator(KubeApi& api, CoordinatorSettings settings)
              [this] { log_election(); }),
       store_(api.loop(), [this] { request_decision(); }),
       lister_(api),
+      sizes_(api, settings_.namespace_name),
       resume_job_(api, store_),
       confirm_pod_gone_(api, store_),
       clean_node_(api, settings_.taint_key),
@@ -92,6 +93,7 @@ void Coordinator::list_jobs() {
           snapshot_.held_jobs = std::move(*jobs);
         }
         if (round_++ % kNodeRounds == 0) {
+          merge_sizes();
           list_nodes();
         } else {
           decide();
@@ -156,6 +158,15 @@ void Coordinator::list_agents() {
         }
         decide();
       });
+}
+
+/// Beside the rest: nothing waits for it, and nothing but it fails.
+void Coordinator::merge_sizes() {
+  sizes_.run([this](const std::optional<Error>& error) {
+    if (error.has_value()) {
+      log_failure("learned layer sizes", *error);
+    }
+  });
 }
 
 void Coordinator::request_decision() {
@@ -243,6 +254,9 @@ void Coordinator::log_election() {
     return;
   }
   elected_ = holding;
+  if (holding) {
+    sizes_.forget();
+  }
   log({.level = LogLevel::Info,
        .event = holding ? "elected" : "not_elected",
        .logger = "coordinator",

@@ -1,7 +1,8 @@
 #pragma once
 /// `imagefs-guard coordinator`: while elected, looks every 30 s for Jobs whose agent died between
 /// suspend and resume, and every minute for nodes whose agent is gone; asks decide_coordinator()
-/// what to do about them and does it. Made by main.cc and by tests.
+/// what to do about them and does it. Merges what the nodes have learned about layer sizes. Made by
+/// main.cc and by tests.
 
 #include <memory>
 #include <set>
@@ -12,6 +13,7 @@
 #include "agent/actions/confirm_pod_gone.h"
 #include "agent/actions/emit_event.h"
 #include "agent/actions/resume_job.h"
+#include "agent/commands/coordinator_sizes.h"
 #include "agent/core/coordinator.h"
 #include "agent/io/loop.h"
 #include "agent/kube/api_client.h"
@@ -45,6 +47,7 @@ class Coordinator {
   void list_nodes();
   void list_leases();
   void list_agents();
+  void merge_sizes();
   void decide();
   void request_decision();
   void run(const CoordinatorAction& action);
@@ -57,6 +60,7 @@ class Coordinator {
   LeaseKeeper lease_;
   JobStore store_;
   Lister lister_;
+  CoordinatorSizes sizes_;
   ResumeJobRunner resume_job_;
   ConfirmPodGoneRunner confirm_pod_gone_;
   CleanNodeRunner clean_node_;

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/io/http_server.h"
 #include "agent/wire/quantity.h"
 
 namespace imagefs_guard {
 
 namespace {
-
-constexpr const char* kVersion = "imagefs-guard 0.1.0";
 
 /// "[::1]" for an IPv6 address, as URLs want it.
 std::string url_host(const std::string& address) {
@@ -64,7 +63,9 @@ void add_run_flags(CLI::App& run, RawOptions& raw) {
   run.add_option("--containerd-socket", o.containerd_socket, "containerd's socket");
   run.add_option("--image-path", o.image_path, "A directory on the image filesystem");
   run.add_option("--kubelet-path", o.kubelet_path, "A directory on the kubelet's filesystem");
-  run.add_option("--listen", o.listen, "ADDRESS:PORT for health, metrics and status page");
+  // Without a value too: CLI11 takes "--listen=" for that.
+  run.add_option("--listen", o.listen, "ADDRESS:PORT for health and metrics (empty: none)")
+      ->expected(0, 1);
 }
 
 void add_check_flags(CLI::App& check, RawOptions& raw) {
@@ -164,6 +165,12 @@ Result<RunOptions> complete_run(RunOptions o, const RawLog& raw, const Environme
   }
   TRY(check_url(o.kubernetes_api));
   TRY(check_url(o.kubelet_url));
+  if (!o.listen.empty()) {
+    const auto address = parse_listen_address(o.listen);
+    if (!address) {
+      return with_context(address.error(), "--listen");
+    }
+  }
   return o;
 }
 
@@ -302,7 +309,7 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
                                        const std::function<std::string(const char*)>& environment) {
   try {
     CLI::App app{"Keeps image pulls from filling a node's image filesystem.", "imagefs-guard"};
-    app.set_version_flag("--version", kVersion);
+    app.set_version_flag("--version", std::string("imagefs-guard ") + kVersion);
     app.require_subcommand(1);
     CLI::App* run = app.add_subcommand("run", "Guard this node (what the DaemonSet runs)");
     CLI::App* coordinator = app.add_subcommand(
@@ -332,7 +339,7 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
       const auto chosen = app.get_subcommands();
       return CommandLine{.print = chosen.empty() ? app.help() : chosen.front()->help()};
     } catch (const CLI::CallForVersion&) {
-      return CommandLine{.print = std::string(kVersion) + "\n"};
+      return CommandLine{.print = std::string("imagefs-guard ") + kVersion + "\n"};
     }
     if (check->parsed()) {
       return CommandLine{

@@ -15,6 +15,8 @@
 
 namespace imagefs_guard {
 
+constexpr const char* kVersion = "0.1.0";
+
 /// `imagefs-guard run`.
 struct RunOptions {
   std::string node_name;
@@ -28,7 +30,7 @@ struct RunOptions {
   std::string containerd_socket = "/run/containerd/containerd.sock";
   std::string image_path = "/var/lib/containerd";
   std::string kubelet_path = "/var/lib/kubelet";
-  std::string listen;
+  std::string listen = ":9808";  // empty = no health, no metrics
   LogFormat log_format = LogFormat::Json;
   LogLevel log_level = LogLevel::Info;
 };

@@ -44,6 +44,7 @@ TEST_CASE("a mistake is one sentence") {
       {{"jump"}, "jump"},
       {{"run", "--node", "n", "--kubernetes-api", "http://h", "--log-level", "loud"}, "not loud"},
       {{"run", "--node", "n", "--kubernetes-api", "http://h", "--log-format", "xml"}, "not xml"},
+      {{"run", "--node", "n", "--kubernetes-api", "http://h", "--listen", "9808"}, "--listen"},
       {{}, "subcommand"},
   };
   for (const Case& c : cases) {
@@ -166,6 +167,27 @@ TEST_CASE("check: a mistake is one sentence") {
     REQUIRE(!line.has_value());
     CHECK(line.error().message.find(c.part) != std::string::npos);
     CHECK(line.error().message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("where to listen: a default, an address, or nowhere") {
+  const std::vector<std::string> base = {"run", "--node", "n", "--kubernetes-api", "http://h"};
+
+  struct Case {
+    std::vector<std::string> arguments;
+    const char* listen;
+  };
+
+  for (const auto& [arguments, listen] : {Case{{}, ":9808"},
+                                          Case{{"--listen", "[::1]:0"}, "[::1]:0"},
+                                          Case{{"--listen="}, ""},
+                                          Case{{"--listen=", "--log-level=warn"}, ""},
+                                          Case{{"--listen", "", "--log-level=warn"}, ""}}) {
+    std::vector<std::string> all = base;
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const auto line = parse(all);
+    REQUIRE(line);
+    CHECK(line->run->listen == listen);
   }
 }
 

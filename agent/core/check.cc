@@ -25,6 +25,9 @@ void add(Demand& total, const Demand& demand) {
   total.layers += demand.layers;
   total.layers_missing += demand.layers_missing;
   total.layers_by_prior += demand.layers_by_prior;
+  for (std::size_t i = 0; i < demand.layers_by_source.size(); ++i) {
+    total.layers_by_source[i] += demand.layers_by_source[i];
+  }
   total.pending_bytes += demand.pending_bytes;
 }
 

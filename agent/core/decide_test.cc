@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include "agent/core/words.h"
 #include "tests/unit/builders.h"
 
 namespace imagefs_guard {
@@ -181,6 +182,17 @@ TEST_CASE("CRI-O and Docker: observe only, and the words say so") {
   TestNode node = storm();
   node.snapshot_.node->container_runtime = "containerd://1.7.27";
   CHECK(actions_of<HoldPull>(decide(node.snapshot_, {}, default_policy())).size() == 1);
+}
+
+TEST_CASE("a pull says where its sizes come from") {
+  TestNode node = storm();
+  Layer unknown = layer(3, gib(10), 0);
+  unknown.facts.clear();
+  node.snapshot_.manifests[0].layers.push_back(unknown);
+  const Ledger ledger(*node.snapshot_.runtime, FilesystemKind::Other, true);
+  const Demand demand = ledger.demand_of(node.snapshot_.manifests[0]);
+  CHECK(size_sources_text(demand) == "2 learned here, 1 prior");
+  CHECK(size_sources_text({}).empty());
 }
 
 TEST_CASE("the same arguments give the same decision") {
@@ -447,7 +459,11 @@ TEST_CASE("not observed is not zero: nothing new is held, what is held stays so 
     CHECK(actions_of<SetCondition>(kept).empty());
     node.snapshot_.taken_at += std::chrono::seconds(31);
     node.snapshot_.runtime_observed_at += std::chrono::seconds(31);
-    CHECK(actions_of<HoldPull>(decide(node.snapshot_, kept.memory, default_policy())).empty());
+    const Decision let_go = decide(node.snapshot_, kept.memory, default_policy());
+    CHECK(actions_of<HoldPull>(let_go).empty());
+    REQUIRE(actions_of<SetCondition>(let_go).size() == 1);
+    CHECK(actions_of<SetCondition>(let_go)[0].status == ConditionStatus::Unknown);
+    CHECK(actions_of<SetCondition>(let_go)[0].condition_reason == "PredictionUnavailable");
   }
 }
 

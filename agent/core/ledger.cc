@@ -98,6 +98,7 @@ Demand Ledger::demand_of(const ImageManifest& manifest) const {
       demand.here_discarded_bytes += missing.here_bytes;
     }
     const UnpackedSize& size = missing.size;
+    ++demand.layers_by_source[static_cast<std::size_t>(size.source)];
     demand.layers_by_prior += size.source == SizeSource::Prior ? 1 : 0;
     demand.pending_bytes += layer.size_pending ? layer.compressed_bytes : 0;
     const std::int64_t written = missing.written_bytes;

@@ -3,6 +3,7 @@
 /// per digest and every unpacked layer once per chain ID over all pulls. Built by decide() once
 /// per tick; pulls claim in the order in which they go.
 
+#include <array>
 #include <cstdint>
 #include <set>
 #include <vector>
@@ -44,7 +45,9 @@ struct Demand {
   std::int64_t here_discarded_bytes = 0;  // those of them that are here now, whole or in part
   int layers = 0;
   int layers_missing = 0;
-  int layers_by_prior = 0;         // missing layers of which nobody knows the size
+  int layers_by_prior = 0;  // missing layers of which nobody knows the size
+  /// Missing layers by where their unpacked size comes from; index: SizeSource.
+  std::array<int, kSizeSources> layers_by_source{};
   std::int64_t pending_bytes = 0;  // compressed bytes of layers whose size is being asked for
 
   bool operator==(const Demand&) const = default;

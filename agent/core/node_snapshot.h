@@ -3,6 +3,7 @@
 /// policy. Each part may be absent: not observed is not zero, and the planner does nothing on it.
 /// Filled by probes/ and registry/, written by the flight recorder, made up by tests.
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -239,25 +240,35 @@ enum class LayerCompression { None, Gzip, Zstd, Unknown };
 enum class SizeSource {
   LearnedHere,
   LearnedElsewhere,
-  Toc,          // eStargz, zstd:chunked or SOCI table of contents
+  Toc,          // eStargz or zstd:chunked table of contents
   GzipTrailer,  // ISIZE, modulo 2^32
-  ZstdHeader,
+  ZstdHeader,   // content size of the only frame
   Annotation,
   PlainTar,
+  ZstdFirstFrame,  // content size of the first of several frames: a lower bound
   Prior,
 };
+
+constexpr std::size_t kSizeSources = 9;
 
 /// One thing that somebody says about a layer's uncompressed size.
 struct SizeFact {
   SizeSource source = SizeSource::Prior;
-  /// LearnedHere, LearnedElsewhere, Toc: bytes on disk. GzipTrailer: the raw 32-bit ISIZE.
-  /// ZstdHeader, Annotation: tar bytes.
+  /// LearnedHere, LearnedElsewhere: the snapshotter's Usage. Toc: blocks of all but directories.
+  /// GzipTrailer: the raw 32-bit ISIZE. ZstdHeader, ZstdFirstFrame, Annotation: tar bytes.
   std::int64_t bytes = 0;
   std::int64_t inodes = -1;
-  /// GzipTrailer: how much of the tar the headers at its beginning speak for, and what that takes
-  /// on the disk (`inodes`: of that part). 0 = no headers were read.
+  /// GzipTrailer, ZstdHeader: how much of the tar the headers at its beginning speak for, and what
+  /// that takes on the disk (`inodes`: of that part). 0 = no headers were read.
   std::int64_t sampled_tar_bytes = 0;
   std::int64_t sampled_disk_bytes = 0;
+  /// Toc: blocks of directories. ext4 gives each one a block, XFS keeps small ones in the inode.
+  std::int64_t ext4_directory_bytes = 0;
+  std::int64_t xfs_directory_bytes = 0;
+  /// Toc: the tar that its entries make, at least: what the blob's size is held against.
+  std::int64_t toc_tar_bytes = 0;
+  /// LearnedHere, LearnedElsewhere: the filesystem that Usage was measured on.
+  FilesystemKind measured_on = FilesystemKind::Other;
 
   bool operator==(const SizeFact&) const = default;
 };

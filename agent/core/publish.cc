@@ -87,6 +87,19 @@ std::string node_sentence(const Decision& decision) {
          collects;
 }
 
+/// The node's sentence, behind what can't be seen where pulls can't be judged for that.
+std::string blind_sentence(const Decision& decision) {
+  std::string sentence;
+  if (decision.memory.blind_since.has_value()) {
+    sentence = "no pull can be judged";
+    for (const std::string& spot : decision.node.blind_spots) {
+      sentence += ", " + spot;
+    }
+    sentence += "; ";
+  }
+  return sentence + node_sentence(decision);
+}
+
 void publish_taint(const NodeSnapshot& snapshot, const Policy& policy, Decision& decision) {
   // Who can't hold anything does not keep others away either; an old taint of ours still goes.
   const TaintEffect wanted = decision.node.observe_only.empty()
@@ -170,9 +183,10 @@ void publish_metadata(const NodeSnapshot& snapshot, Decision& decision) {
 
 SetCondition wanted_condition(const Decision& decision) {
   SetCondition condition;
-  condition.message = shorten(node_sentence(decision), kConditionMessageBytesMaximum);
+  condition.message = shorten(blind_sentence(decision), kConditionMessageBytesMaximum);
   condition.reason = condition.message;
-  if (!decision.node.image_filesystem.has_value() || !decision.node.observe_only.empty()) {
+  if (decision.memory.blind_since.has_value() || !decision.node.observe_only.empty() ||
+      !decision.node.image_filesystem.has_value()) {
     condition.status = ConditionStatus::Unknown;
     condition.condition_reason = "PredictionUnavailable";
   } else if (decision.node.stage >= Stage::Guard) {

@@ -2,7 +2,8 @@
 /// How many bytes a layer will take on the disk once unpacked: one estimate with a band, from the
 /// best of the facts that are known about it. Used by the ledger for every layer missing here.
 /// Order of trust: learned here, learned elsewhere, table of contents, plain tar, gzip trailer,
-/// zstd header, annotation, prior. An implausible fact is passed over, never trusted half.
+/// zstd header, annotation, first zstd frame, prior. An implausible fact is passed over, never
+/// trusted half.
 
 #include <cstdint>
 
@@ -20,10 +21,11 @@ struct UnpackedSize {
   bool operator==(const UnpackedSize&) const = default;
 };
 
-/// `kind` adds what the filesystem rounds up per file; FilesystemKind::Other adds nothing.
+/// `kind` adds what the filesystem takes beside the files' bytes: the rest of each last block,
+/// directories, on XFS the inodes. FilesystemKind::Other adds nothing to a tar.
 [[nodiscard]] UnpackedSize estimate_unpacked(const Layer& layer, FilesystemKind kind);
 
-/// "learned", "table of contents", …: for tables and sentences.
+/// "learned here", "table of contents", …: for tables and sentences.
 [[nodiscard]] const char* to_string(SizeSource source);
 
 }  // namespace imagefs_guard

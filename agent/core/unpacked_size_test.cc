@@ -128,7 +128,139 @@ TEST_CASE("headers at the beginning of the tar take the doubt out of what they c
   half.facts[0].sampled_disk_bytes = 110'000'000;
   const UnpackedSize partly = estimate_unpacked(half, FilesystemKind::Ext4);
   CHECK(partly.low_bytes == 210'000'000);
-  CHECK(partly.high_bytes == 228'000'000);
+  CHECK(partly.mid_bytes == 210'000'000 + 100'000'000 / 40'000 * 2'000);
+  CHECK(partly.high_bytes == 210'000'000 + 100'000'000 / 8'000 * 2'000);
+  CHECK(partly.inodes == 1 + 100'000'000 / 8'000);
+}
+
+TEST_CASE("a beginning of many small files speaks for the rest of the tar") {
+  Layer layer = layer_of(40'000'000,
+                         LayerCompression::Gzip,
+                         {{.source = SizeSource::GzipTrailer,
+                           .bytes = 100'000'256,
+                           .inodes = 20,
+                           .sampled_tar_bytes = 80'256,
+                           .sampled_disk_bytes = 100'000}});
+  const std::int64_t few = estimate_unpacked(layer, FilesystemKind::Xfs).high_bytes;
+  layer.facts[0].inodes = 40;  // 2,006 bytes each
+  const UnpackedSize many = estimate_unpacked(layer, FilesystemKind::Xfs);
+  CHECK(many.high_bytes > few);
+  CHECK(many.low_bytes == 100'000 + 40 * 512 + 99'920'000);
+  CHECK(many.high_bytes == many.low_bytes + 99'920'000 / 2'006 * 2'100);
+  CHECK(many.mid_bytes == many.low_bytes + 99'920'000 / 21'003 * 2'100);
+}
+
+TEST_CASE("XFS and ext4: a tar of 645 MB and 54,500 files takes 750 MB") {
+  // Measured on XFS; the high side must cover it, the low side must not.
+  const Layer layer = layer_of(
+      200'000'256, LayerCompression::Gzip, {{SizeSource::GzipTrailer, 644'800'000 / 512 * 512}});
+  const UnpackedSize xfs = estimate_unpacked(layer, FilesystemKind::Xfs);
+  CHECK(xfs.high_bytes >= 750'200'000);
+  CHECK(xfs.high_bytes < 765'000'000);
+  CHECK(xfs.mid_bytes > 644'800'000);
+  CHECK(xfs.inodes > 50'000);
+  CHECK(estimate_unpacked(layer, FilesystemKind::Ext4).high_bytes < xfs.high_bytes);
+}
+
+TEST_CASE("ext4 and XFS: trees that were measured lie below the high side") {
+  struct Case {
+    const char* name;
+    std::int64_t compressed;
+    std::int64_t tar;
+    std::int64_t ext4;  // what statvfs said afterwards
+    std::int64_t xfs;
+  };
+
+  const Case cases[] = {
+      {"a Python tree", 21'600'293, 61'634'560, 68'272'128, 69'251'072},
+      {"documents", 69'591'587, 119'777'280, 132'939'776, 132'653'056},
+      {"headers", 27'647'516, 125'009'920, 139'599'872, 141'578'240},
+      {"node_modules", 4'094'377, 15'042'560, 20'242'432, 19'795'968},
+      {"libraries", 269'139'628, 733'573'120, 738'123'776, 738'775'040},
+      {"programs", 204'076'962, 521'472'000, 525'086'720, 525'971'456},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.name);
+    const Layer layer =
+        layer_of(c.compressed, LayerCompression::Gzip, {{SizeSource::GzipTrailer, c.tar}});
+    for (const auto& [kind, truth] :
+         {std::pair(FilesystemKind::Ext4, c.ext4), std::pair(FilesystemKind::Xfs, c.xfs)}) {
+      const UnpackedSize size = estimate_unpacked(layer, kind);
+      CHECK(size.low_bytes <= truth);
+      CHECK(size.high_bytes >= truth);
+      CHECK(size.mid_bytes >= truth / 100 * 75);
+      CHECK(size.mid_bytes <= truth / 100 * 106);
+    }
+  }
+}
+
+TEST_CASE("a table of contents is exact, by filesystem") {
+  const SizeFact toc{.source = SizeSource::Toc,
+                     .bytes = 300'000'000,
+                     .inodes = 10'000,
+                     .ext4_directory_bytes = 4'096'000,
+                     .xfs_directory_bytes = 409'600,
+                     .toc_tar_bytes = 290'000'000};
+  const Layer layer = layer_of(
+      100'000'000, LayerCompression::Gzip, {toc, {SizeSource::GzipTrailer, 280'000'000 / 512}});
+  const UnpackedSize ext4 = estimate_unpacked(layer, FilesystemKind::Ext4);
+  CHECK(ext4.mid_bytes == 304'096'000);
+  CHECK(ext4.low_bytes == ext4.mid_bytes);
+  CHECK(ext4.high_bytes == ext4.mid_bytes + ext4.mid_bytes / 100);
+  CHECK(ext4.inodes == 10'000);
+  CHECK(ext4.source == SizeSource::Toc);
+  CHECK(estimate_unpacked(layer, FilesystemKind::Xfs).mid_bytes ==
+        300'000'000 + 409'600 + 5'120'000);
+}
+
+TEST_CASE("a table of contents that can't be the blob's is passed over") {
+  SizeFact toc{.source = SizeSource::Toc, .bytes = 4096, .inodes = 1, .toc_tar_bytes = 1024};
+  CHECK(estimate_unpacked(layer_of(gib(100), LayerCompression::Gzip, {toc}), FilesystemKind::Ext4)
+            .source == SizeSource::Prior);
+  toc.bytes = toc.toc_tar_bytes = gib(5'000'000);
+  CHECK(estimate_unpacked(layer_of(gib(1), LayerCompression::Gzip, {toc}), FilesystemKind::Ext4)
+            .source == SizeSource::Prior);
+}
+
+TEST_CASE("a record of another filesystem has a band, one of another node is doubted") {
+  SizeFact fact{.source = SizeSource::LearnedElsewhere,
+                .bytes = gib(200),
+                .inodes = 40'000,
+                .measured_on = FilesystemKind::Xfs};
+  const auto size = [&fact](FilesystemKind kind) {
+    return estimate_unpacked(layer_of(gib(100), LayerCompression::Gzip, {fact}), kind);
+  };
+  CHECK(size(FilesystemKind::Xfs).low_bytes == gib(200) + 512 * 40'000);
+  CHECK(size(FilesystemKind::Xfs).high_bytes == gib(200) + 512 * 40'000);
+  CHECK(size(FilesystemKind::Ext4).low_bytes == gib(200));
+  CHECK(size(FilesystemKind::Ext4).mid_bytes == gib(200) + 4'000 * 4096);
+  CHECK(size(FilesystemKind::Ext4).high_bytes == gib(200) + 10'000 * 4096);
+  fact.measured_on = FilesystemKind::Ext4;
+  CHECK(size(FilesystemKind::Ext4).high_bytes == gib(200));
+  CHECK(size(FilesystemKind::Xfs).high_bytes == gib(200) + 512 * 40'000);
+  CHECK(size(FilesystemKind::Xfs).low_bytes < gib(200));
+
+  fact.bytes = gib(10);  // a tenth of what is downloaded
+  CHECK(size(FilesystemKind::Xfs).source == SizeSource::Prior);
+  fact.bytes = gib(1300);
+  CHECK(size(FilesystemKind::Xfs).source == SizeSource::Prior);
+  fact.source = SizeSource::LearnedHere;  // own eyes
+  CHECK(size(FilesystemKind::Xfs).source == SizeSource::LearnedHere);
+}
+
+TEST_CASE("the first of several zstd frames is only a lower bound") {
+  const auto size = [](std::int64_t first_frame) {
+    return estimate_unpacked(
+        layer_of(gib(100), LayerCompression::Zstd, {{SizeSource::ZstdFirstFrame, first_frame}}),
+        FilesystemKind::Other);
+  };
+  CHECK(size(gib(50)).source == SizeSource::Prior);
+  CHECK(size(gib(50)).low_bytes == gib(100));
+  CHECK(size(gib(600)).source == SizeSource::ZstdFirstFrame);
+  CHECK(size(gib(600)).low_bytes == gib(600));
+  CHECK(size(gib(600)).mid_bytes == gib(600));
+  CHECK(size(gib(200)).mid_bytes == gib(330));
+  CHECK(size(gib(200)).high_bytes == gib(500));
 }
 
 TEST_CASE("absurd sizes saturate instead of overflowing") {

@@ -1,5 +1,7 @@
 #include "agent/core/words.h"
 
+#include "agent/core/unpacked_size.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -94,6 +96,17 @@ std::string verdict_sentence(const PullReport& report, const NodeReport& node) {
   return need_text(report) + "; " + node_text(report, node) +
          (report.by_inodes ? inodes_text(report, node) : std::string()) + "; " +
          verdict_text(report);
+}
+
+std::string size_sources_text(const Demand& demand) {
+  std::string text;
+  for (std::size_t i = 0; i < demand.layers_by_source.size(); ++i) {
+    if (demand.layers_by_source[i] > 0) {
+      text += (text.empty() ? "" : ", ") + std::to_string(demand.layers_by_source[i]) + " " +
+              to_string(static_cast<SizeSource>(i));
+    }
+  }
+  return text;
 }
 
 std::string shorten(const std::string& text, std::size_t limit) {

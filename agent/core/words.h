@@ -15,6 +15,10 @@ namespace imagefs_guard {
 /// The sentence of a judged pull; `report` has all but the sentence.
 [[nodiscard]] std::string verdict_sentence(const PullReport& report, const NodeReport& node);
 
+/// Where the unpacked sizes of the missing layers come from: "3 learned here, 2 gzip trailer".
+/// Empty if none is missing.
+[[nodiscard]] std::string size_sources_text(const Demand& demand);
+
 /// At most `limit` bytes, cut on a UTF-8 boundary, with "…" where something was cut.
 [[nodiscard]] std::string shorten(const std::string& text, std::size_t limit);
 

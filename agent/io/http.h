@@ -1,7 +1,8 @@
 #pragma once
 /// HTTP calls on the loop: one transport (curl_multi) for API server, kubelet, registries, AWS
 /// endpoints and, with HTTP/2 prior knowledge on a unix socket, gRPC. No policy and no retries
-/// here: the caller decides. Nothing in here logs headers or URLs.
+/// here: the caller decides. Nothing in here logs headers or URLs, and no reply but a 2xx quotes a
+/// secret of its own request (redact.h).
 
 #include <cstddef>
 #include <functional>

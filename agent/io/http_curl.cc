@@ -11,6 +11,7 @@
 #include "agent/io/http.h"
 #include "agent/io/loop.h"
 #include "agent/io/proxy.h"
+#include "agent/io/redact.h"
 
 namespace imagefs_guard {
 
@@ -165,6 +166,7 @@ class HttpTransfer final : public CurlTransfer {
 
   void deliver() override {
     if (result_) {
+      redact(request_, response_);
       done_(std::move(response_));
     } else {
       done_(std::move(result_).error());

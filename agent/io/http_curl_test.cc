@@ -48,6 +48,16 @@ bool contains(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("a failed reply does not quote the secrets of its request") {
+  World world([](const LoopbackRequest& request) {
+    return LoopbackReply{.status = 403, .body = "got " + request.headers.at("authorization")};
+  });
+  const Result<HttpResponse> got = world.call(
+      {.url = world.server->url("/"), .headers = {"Authorization: Bearer planted-secret"}});
+  REQUIRE(got);
+  CHECK(got->body == "got Bearer [redacted]");
+}
+
 TEST_CASE("methods, headers and bodies arrive as given") {
   World world(echo);
   const Result<HttpResponse> got = world.get("/a?b=c");

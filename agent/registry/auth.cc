@@ -41,6 +41,15 @@ RegistryAuth::RegistryAuth(EventLoop& loop, HttpTransport& http, AuthSetup setup
                     .endpoint = setup_.policy.ecr_endpoint,
                     .random = setup_.random}) {}
 
+void RegistryAuth::set_policy(const Policy& policy) {
+  if (policy.registry_config_file != setup_.policy.registry_config_file) {
+    logins_.clear();
+    logins_read_at_.reset();
+  }
+  setup_.policy = policy;
+  ecr_.set_endpoint(policy.ecr_endpoint);
+}
+
 std::string RegistryAuth::TokenRequest::key() const {
   return to_string(realm) + "\n" + service + "\n" + scope + "\n" + login.basic + "\n" +
          login.identity_token;

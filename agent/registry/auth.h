@@ -47,6 +47,9 @@ class RegistryAuth {
   /// After "expired" at 403 or 400: true if begin() will bring another header than this one.
   [[nodiscard]] bool reject(const RegistryTarget& target, const std::string& authorization);
 
+  /// Logins of another file replace those of before; tokens got with the old ones run out.
+  void set_policy(const Policy& policy);
+
  private:
   struct TokenRequest {
     Url realm;

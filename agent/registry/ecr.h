@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "agent/io/http.h"
 #include "agent/io/loop.h"
@@ -34,6 +35,8 @@ class EcrTokens {
   /// A registry says that `basic` has expired. True if another get() brings a new one: not if it
   /// is younger than a minute.
   [[nodiscard]] bool reject(const EcrHost& host, const std::string& basic);
+
+  void set_endpoint(std::string endpoint) { setup_.endpoint = std::move(endpoint); }
 
  private:
   struct Login {

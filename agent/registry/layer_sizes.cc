@@ -3,25 +3,27 @@
 #include <algorithm>
 #include <utility>
 
-#include "agent/wire/tar_sample.h"
+#include "agent/core/unpacked_size.h"
 
 namespace imagefs_guard {
 
 namespace {
 
+/// Blocks that a filesystem can have; anything else is taken for the usual one.
+constexpr std::int64_t kBlockMinimum = 512;
+constexpr std::int64_t kBlockUsual = 4096;
+constexpr std::int64_t kBlockMaximum = 65'536;
 /// Layers asked about at once: enough to hide round trips, few enough to be polite.
-constexpr int kProbesAtOnce = 6;
+constexpr std::size_t kProbesAtOnce = 6;
 constexpr std::size_t kQueueMaximum = 1024;
 constexpr std::size_t kKnownMaximum = 20'000;
-/// CRC32 and ISIZE end a gzip member.
-constexpr std::int64_t kTrailerBytes = 8;
-/// Inflates to some hundred headers of small files, or to the one header of a big one.
-constexpr std::int64_t kHeadBytes = 32 * 1024;
 /// A pull may be held for the answer so long: a registry that is slower gets judged by the prior.
 constexpr Duration kWorthWaiting = std::chrono::seconds(3);
 /// Even a few kilobytes can be zeros for megabytes; below this there is not even a tar.
 constexpr std::int64_t kWorthAsking = 64;
 
+/// A table of contents comes in up to 64 pieces; what is not there by then makes room for others.
+constexpr Duration kProbeDeadline = std::chrono::seconds(60);
 constexpr Duration kRetryPause = std::chrono::seconds(30);
 /// Where the registry or the policy says no, asking again soon changes nothing.
 constexpr Duration kFinalPause = std::chrono::hours(6);
@@ -31,17 +33,26 @@ bool is_final(ErrorKind kind) {
          kind == ErrorKind::PermissionDenied || kind == ErrorKind::NotFound;
 }
 
-std::int64_t little_endian(std::string_view bytes) {
-  std::int64_t value = 0;
-  for (std::size_t i = bytes.size(); i > 0; --i) {
-    value = value * 256 + static_cast<unsigned char>(bytes[i - 1]);
-  }
-  return value;
+bool has_source(const Layer& layer, SizeSource source) {
+  return std::ranges::find(layer.facts, source, &SizeFact::source) != layer.facts.end();
 }
 
-bool has_fact(const Layer& layer) {
-  return std::ranges::any_of(
-      layer.facts, [](const SizeFact& fact) { return fact.source != SizeSource::Annotation; });
+/// Nothing that can be believed is known but what its manifest claims. The filesystem's kind does
+/// not matter for that.
+bool is_guess(const Layer& layer) {
+  const SizeSource source = estimate_unpacked(layer, FilesystemKind::Other).source;
+  return source == SizeSource::Prior || source == SizeSource::Annotation;
+}
+
+std::int64_t block_bytes_of(const NodeSnapshot& snapshot) {
+  if (snapshot.filesystems.has_value()) {
+    const auto found = std::ranges::find(*snapshot.filesystems, true, &Filesystem::holds_images);
+    if (found != snapshot.filesystems->end() && found->block_bytes >= kBlockMinimum &&
+        found->block_bytes <= kBlockMaximum) {
+      return found->block_bytes;
+    }
+  }
+  return kBlockUsual;
 }
 
 bool is_here(const RuntimeState& runtime, const ImageManifest& manifest) {
@@ -58,6 +69,9 @@ LayerSizes::LayerSizes(RegistryClient& client, std::function<void()> changed)
 void LayerSizes::contribute(NodeSnapshot& snapshot) {
   has_news_ = false;
   taken_at_ = snapshot.taken_at;
+  ended_.clear();
+  block_bytes_ = block_bytes_of(snapshot);
+  end_overdue();
   if (snapshot.runtime.has_value()) {
     want_missing(snapshot);
     next();
@@ -65,7 +79,8 @@ void LayerSizes::contribute(NodeSnapshot& snapshot) {
   for (ImageManifest& manifest : snapshot.manifests) {
     for (Layer& layer : manifest.layers) {
       const auto known = known_.find(layer.digest);
-      if (known != known_.end() && known->second.fact.has_value() && !has_fact(layer)) {
+      if (known != known_.end() && known->second.fact.has_value() &&
+          !has_source(layer, known->second.fact->source)) {
         layer.facts.push_back(*known->second.fact);
       }
       const auto asked = asked_.find(layer.digest);
@@ -92,72 +107,60 @@ void LayerSizes::want_missing(const NodeSnapshot& snapshot) {
 void LayerSizes::want(const ResolvedImage& image, const ImageManifest& manifest) {
   std::vector<const Layer*> layers;
   for (const Layer& layer : manifest.layers) {
-    if (layer.compression == LayerCompression::Gzip && layer.compressed_bytes >= kWorthAsking &&
-        !layer.foreign && !has_fact(layer) && !asked_.contains(layer.digest) &&
-        may_ask(layer.digest)) {
+    const bool readable =
+        layer.compression == LayerCompression::Gzip || layer.compression == LayerCompression::Zstd;
+    if (readable && layer.compressed_bytes >= kWorthAsking && !layer.foreign &&
+        !asked_.contains(layer.digest) && may_ask(layer.digest) && is_guess(layer)) {
       layers.push_back(&layer);
     }
   }
   // The large ones decide: first.
   std::ranges::stable_sort(layers, std::ranges::greater{}, &Layer::compressed_bytes);
+  const CachedManifest* cached = client_.cache().find(manifest.manifest_digest);
   for (const Layer* layer : layers) {
-    if (queue_.size() < kQueueMaximum && asked_.emplace(layer->digest, taken_at_).second) {
-      queue_.push_back({.image = image.image,
-                        .digest = layer->digest,
-                        .compressed_bytes = layer->compressed_bytes});
+    if (queue_.size() >= kQueueMaximum || !asked_.emplace(layer->digest, taken_at_).second) {
+      continue;
     }
+    const auto index = static_cast<std::size_t>(layer - manifest.layers.data());
+    LayerHints hints;
+    if (cached != nullptr && index < cached->parsed.hints.size()) {
+      hints = cached->parsed.hints[index];
+    }
+    queue_.push_back({.image = image.image,
+                      .digest = layer->digest,
+                      .compressed_bytes = layer->compressed_bytes,
+                      .compression = layer->compression,
+                      .hints = std::move(hints),
+                      .block_bytes = block_bytes_});
   }
 }
 
 void LayerSizes::next() {
-  while (running_ < kProbesAtOnce && !queue_.empty()) {
-    const Probe probe = std::move(queue_.front());
-    queue_.pop_front();
-    ++running_;
-    // A small blob is asked for as a whole: its end is the trailer, its beginning the headers.
-    const bool small = probe.compressed_bytes <= kHeadBytes;
-    const std::int64_t offset = small ? 0 : probe.compressed_bytes - kTrailerBytes;
-    client_.blob_range(
-        probe.image,
-        {.digest = probe.digest, .offset = offset, .length = probe.compressed_bytes - offset},
-        [this, probe, alive = std::weak_ptr<char>(alive_)](Result<std::string> bytes) {
-          if (!alive.expired()) {
-            on_trailer(probe, std::move(bytes));
-          }
+  while (running_.size() < kProbesAtOnce && !queue_.empty()) {
+    const Digest digest = queue_.front().digest;
+    auto probe = std::make_unique<LayerProbe>(
+        client_, std::move(queue_.front()), [this, digest](Result<SizeFact> fact) {
+          finish(digest, std::move(fact));
         });
+    queue_.pop_front();
+    LayerProbe& started = *probe;
+    running_[digest] = {.probe = std::move(probe), .since = taken_at_};
+    started.start();
   }
 }
 
-void LayerSizes::on_trailer(const Probe& probe, Result<std::string> bytes) {
-  if (!bytes || bytes->size() < static_cast<std::size_t>(kTrailerBytes)) {
-    finish(probe.digest, bytes ? Error{ErrorKind::Internal, "short trailer"} : bytes.error());
-    return;
-  }
-  const SizeFact fact{.source = SizeSource::GzipTrailer,
-                      .bytes = little_endian(std::string_view(*bytes).substr(bytes->size() - 4))};
-  if (probe.compressed_bytes <= kHeadBytes) {
-    on_head(probe, fact, std::move(bytes));
-    return;
-  }
-  client_.blob_range(
-      probe.image,
-      {.digest = probe.digest, .offset = 0, .length = std::min(kHeadBytes, probe.compressed_bytes)},
-      [this, probe, fact, alive = std::weak_ptr<char>(alive_)](Result<std::string> head) {
-        if (!alive.expired()) {
-          on_head(probe, fact, std::move(head));
-        }
-      });
-}
-
-void LayerSizes::on_head(const Probe& probe, SizeFact fact, Result<std::string> bytes) {
-  if (bytes) {
-    if (const auto sample = sample_gzip_tar(*bytes); sample && sample->tar_bytes > 0) {
-      fact.sampled_tar_bytes = sample->tar_bytes;
-      fact.sampled_disk_bytes = sample->disk_bytes;
-      fact.inodes = sample->inodes;
+/// A registry that drips must not keep a place for ever.
+void LayerSizes::end_overdue() {
+  std::vector<Digest> overdue;
+  for (const auto& [digest, running] : running_) {
+    if (taken_at_ - running.since >= kProbeDeadline) {
+      overdue.push_back(digest);
     }
   }
-  finish(probe.digest, fact);
+  for (const Digest& digest : overdue) {
+    finish(digest, Error{ErrorKind::DeadlineExceeded, "the layer's registry is too slow"});
+  }
+  ended_.clear();  // not on the stack here: silent from now on
 }
 
 void LayerSizes::finish(const Digest& digest, Result<SizeFact> fact) {
@@ -166,15 +169,20 @@ void LayerSizes::finish(const Digest& digest, Result<SizeFact> fact) {
   }
   Known& known = known_[digest];
   asked_.erase(digest);
-  --running_;
+  const auto running = running_.find(digest);
+  if (running != running_.end()) {
+    ended_.push_back(std::move(running->second.probe));
+    running_.erase(running);
+  }
   if (fact) {
     known.fact = *fact;
-    if (!has_news_) {
-      has_news_ = true;
-      changed_();
-    }
   } else {
     known.ask_again = taken_at_ + (is_final(fact.error().kind) ? kFinalPause : kRetryPause);
+  }
+  // Also without a fact: a pull may be held until its last layer has been asked about.
+  if (!has_news_) {
+    has_news_ = true;
+    changed_();
   }
   next();
 }

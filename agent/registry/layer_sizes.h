@@ -1,8 +1,7 @@
 #pragma once
-/// Asks registries what layers will be once unpacked: the gzip trailer (the tar's size) and the
-/// headers at the tar's beginning, by Range requests of a few bytes. Only for layers of images that
-/// pods of this node wait for, of which nothing better is known, and only if the policy allows
-/// blob access. Facts are kept by layer digest for good.
+/// Which layers registries are asked about, and what they have said: layers of images that pods of
+/// this node wait for, of which nothing better is known, largest first, if the policy allows blob
+/// access. What is asked is in layer_probe.h. Facts are kept by layer digest for good.
 
 #include <cstdint>
 #include <deque>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "agent/core/node_snapshot.h"
+#include "agent/registry/layer_probe.h"
 #include "agent/registry/registry_client.h"
 
 namespace imagefs_guard {
@@ -27,18 +27,11 @@ class LayerSizes {
   void contribute(NodeSnapshot& snapshot);
 
  private:
-  struct Probe {
-    std::string image;
-    Digest digest;
-    std::int64_t compressed_bytes = 0;
-  };
-
   void want_missing(const NodeSnapshot& snapshot);
   void want(const ResolvedImage& image, const ImageManifest& manifest);
   [[nodiscard]] bool may_ask(const Digest& digest) const;
   void next();
-  void on_trailer(const Probe& probe, Result<std::string> bytes);
-  void on_head(const Probe& probe, SizeFact fact, Result<std::string> bytes);
+  void end_overdue();
   void finish(const Digest& digest, Result<SizeFact> fact);
 
   RegistryClient& client_;
@@ -52,10 +45,17 @@ class LayerSizes {
   std::map<Digest, Known> known_;
   MonotonicTime taken_at_{};
   std::map<Digest, MonotonicTime> asked_;  // under way, since when
-  std::deque<Probe> queue_;
-  int running_ = 0;
+
+  struct Running {
+    std::unique_ptr<LayerProbe> probe;
+    MonotonicTime since{};
+  };
+
+  std::deque<LayerQuestion> queue_;
+  std::map<Digest, Running> running_;
+  std::vector<std::unique_ptr<LayerProbe>> ended_;  // may still be on the stack
+  std::int64_t block_bytes_ = 4096;
   bool has_news_ = false;
-  std::shared_ptr<char> alive_ = std::make_shared<char>();
 };
 
 }  // namespace imagefs_guard

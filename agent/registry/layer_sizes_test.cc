@@ -57,10 +57,10 @@ struct Fixture {
   void serve_trailer(const std::string& trailer) {
     http.on("GET https://reg.io/v2/app/blobs/", [trailer](const HttpRequest& request) {
       const std::string range = sent_header(request, "Range").value_or("");
-      if (range == "bytes=999992-999999") {
+      if (range == "bytes=999936-999999") {
         return HttpResponse{.status = 206,
-                            .headers = {{"content-range", "bytes 999992-999999/1000000"}},
-                            .body = trailer};
+                            .headers = {{"content-range", "bytes 999936-999999/1000000"}},
+                            .body = std::string(64 - trailer.size(), 'x') + trailer};
       }
       return HttpResponse{.status = 206,
                           .headers = {{"content-range", "bytes 0-32767/1000000"}},
@@ -141,6 +141,36 @@ TEST_CASE("layer sizes: a passing failure is asked again later, a refusal is not
   whole.tick();
   CHECK(whole.http.count("GET https://reg.io/v2/app/blobs/") == 1);
   CHECK(whole.snapshot.manifests[0].layers[0].facts.empty());
+}
+
+TEST_CASE("layer sizes: a layer that somebody has measured is not asked for, a doubtful one is") {
+  Fixture f;
+  f.make();
+  f.serve_trailer(std::string("\x01\x02\x03\x04\x00\x28\x00\x00", 8));
+  Layer& layer = f.snapshot.manifests[0].layers[0];
+  layer.facts = {{.source = SizeSource::LearnedElsewhere, .bytes = 3'000'000, .inodes = 10}};
+  f.tick();
+  CHECK(f.http.requests.empty());
+  layer.compressed_bytes = 2'000'000;
+  layer.facts[0].bytes = 1;  // can't be true
+  f.tick();
+  CHECK(!f.http.requests.empty());
+}
+
+TEST_CASE("layer sizes: a registry that never answers makes room for others") {
+  Fixture f;
+  f.make();
+  f.http.hang("GET https://reg.io/v2/app/blobs/");
+  f.tick();
+  CHECK(f.snapshot.manifests[0].layers[0].size_pending);
+  f.snapshot.taken_at += std::chrono::seconds(61);
+  f.tick();
+  CHECK(!f.snapshot.manifests[0].layers[0].size_pending);
+  CHECK(f.changes == 1);
+  f.serve_trailer(std::string("\x01\x02\x03\x04\x00\x28\x00\x00", 8));
+  f.snapshot.taken_at += std::chrono::seconds(31);
+  f.tick();
+  CHECK(f.snapshot.manifests[0].layers[0].facts.size() == 1);
 }
 
 }  // namespace

@@ -109,6 +109,9 @@ void ManifestStore::finish(const Waiting& waiting, std::optional<Error> error) {
 
 void ManifestStore::add_from_content_store(ImageManifest image) {
   ParsedManifest parsed;
+  if (const CachedManifest* known = client_.cache().find(image.manifest_digest)) {
+    parsed = known->parsed;  // the registry's had annotations
+  }
   parsed.hints.resize(image.layers.size());
   parsed.image = std::move(image);
   client_.cache().add(std::move(parsed), true, loop_.now());

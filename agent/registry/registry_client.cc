@@ -257,6 +257,11 @@ RegistryClient::RegistryClient(EventLoop& loop, HttpTransport& http, RegistrySet
 
 RegistryClient::~RegistryClient() = default;
 
+void RegistryClient::set_policy(const Policy& policy) {
+  setup_.policy = policy;
+  http_.set_policy(policy);
+}
+
 void RegistryClient::resolve(const std::string& image, ResolveHandlers handlers) {
   Result<ImageReference> reference = parse_image_reference(image);
   if (!reference) {

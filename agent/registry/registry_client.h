@@ -60,6 +60,9 @@ class RegistryClient {
 
   [[nodiscard]] ManifestCache& cache() { return cache_; }
 
+  /// In force for the requests that begin from now on; logins are read again.
+  void set_policy(const Policy& policy);
+
  private:
   class Resolution;
 

@@ -111,6 +111,17 @@ TEST_CASE("client: what is known is not fetched again") {
   CHECK(f.http.requests.size() == 5);  // same digest: no config again
 }
 
+TEST_CASE("client: a new policy counts from the next request on") {
+  Fixture f;
+  const FakeImage image("a");
+  serve(f.http, "http://reg.io/v2/app", "v1", image);
+  CHECK_FALSE(*f.resolve("reg.io/app:v1").result);  // https, which nobody serves
+  Policy policy;
+  policy.plain_http_registries = {"reg.io"};
+  f.client->set_policy(policy);
+  CHECK(*f.resolve("reg.io/app:v1").result);
+}
+
 TEST_CASE("client: one flight per name, however it is spelt") {
   Fixture f;
   serve(f.http, "https://registry-1.docker.io/v2/library/nginx", "latest", FakeImage("a"));

@@ -226,6 +226,11 @@ void RegistryHttp::get(RegistryRequest request, Done<HttpResponse> done) {
   started.begin(std::move(done));
 }
 
+void RegistryHttp::set_policy(const Policy& policy) {
+  policy_ = policy;
+  auth_.set_policy(policy);
+}
+
 /// Later, since the operation is still on the stack.
 void RegistryHttp::finish(std::uint64_t id) {
   loop_.defer([this, id, alive = std::weak_ptr<char>(alive_)] {

@@ -38,6 +38,8 @@ class RegistryHttp {
   /// for a reply larger than `body_limit`), …
   void get(RegistryRequest request, Done<HttpResponse> done);
 
+  void set_policy(const Policy& policy);
+
  private:
   class Operation;
 

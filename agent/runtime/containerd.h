@@ -33,6 +33,9 @@ class Containerd {
 
   [[nodiscard]] const std::string& snapshotter() const { return snapshotter_; }
 
+  /// For the calls from now on.
+  void set_snapshotter(std::string snapshotter) { snapshotter_ = std::move(snapshotter); }
+
   [[nodiscard]] Call version(Done<std::string> done);
 
   // Lists are sorted by their first member.

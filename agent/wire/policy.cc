@@ -42,8 +42,13 @@ std::string at_line(const YAML::Node& node) {
   return "line " + std::to_string(node.Mark().line + 1) + ": ";
 }
 
+/// What stands before an @ may be a password, and the sentence goes to log and Event.
 std::string quoted(const std::string& text) {
   constexpr std::size_t kLimit = 60;
+  const std::size_t at = text.rfind('@');
+  if (at != std::string::npos) {
+    return "\"…" + text.substr(at, kLimit) + "\"";
+  }
   return "\"" + text.substr(0, kLimit) + "\"";
 }
 

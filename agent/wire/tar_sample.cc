@@ -1,77 +1,33 @@
 #include "agent/wire/tar_sample.h"
 
 #include <zlib.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <string>
+
+#include "agent/wire/tar_header.h"
 
 namespace imagefs_guard {
 
 namespace {
 
-constexpr std::size_t kBlock = 512;
 constexpr std::int64_t kDiskBlock = 4096;
 /// A head of 64 KiB of zeros could become 64 MiB: this much is enough for some thousand headers.
 constexpr std::size_t kInflatedLimit = std::size_t{2} << 20;
-/// No file of a layer is larger than this; above it a header is nonsense.
-constexpr std::int64_t kFileLimit = std::int64_t{1} << 44;
+/// 8 MiB: what encoders use at their usual levels.
+constexpr int kZstdWindowLog = 23;
 
-std::int64_t round_up(std::int64_t value, std::int64_t unit) {
-  return (value + unit - 1) / unit * unit;
-}
-
-/// Octal digits, or base 256 with the top bit set; -1 if it is neither.
-std::int64_t read_number(std::string_view field) {
-  std::int64_t value = 0;
-  if (!field.empty() && (static_cast<unsigned char>(field[0]) & 0x80U) != 0) {
-    for (std::size_t i = 1; i < field.size(); ++i) {
-      if (value > kFileLimit) {
-        return -1;
-      }
-      value = value * 256 + static_cast<unsigned char>(field[i]);
-    }
-    return value;
-  }
-  for (const char c : field) {
-    if (c == ' ' || c == '\0') {
-      if (value == 0) {
-        continue;
-      }
-      break;
-    }
-    if (c < '0' || c > '7' || value > kFileLimit) {
-      return -1;
-    }
-    value = value * 8 + (c - '0');
-  }
-  return value;
-}
-
-bool has_valid_checksum(std::string_view header) {
-  std::int64_t sum = 0;
-  for (std::size_t i = 0; i < kBlock; ++i) {
-    const bool in_field = i >= 148 && i < 156;
-    sum += in_field ? ' ' : static_cast<unsigned char>(header[i]);
-  }
-  return read_number(header.substr(148, 8)) == sum;
-}
-
-bool is_end(std::string_view header) {
-  return std::ranges::all_of(header, [](char c) { return c == '\0'; });
-}
-
-/// Counts one entry; false if the header makes no sense.
-bool count_entry(std::string_view header, TarSample& sample) {
-  const std::int64_t size = read_number(header.substr(124, 12));
-  if (size < 0 || size > kFileLimit) {
-    return false;
-  }
-  const char type = header[156];
+void count_entry(const TarHeader& header, TarSample& sample) {
+  const std::int64_t size = header.bytes;
+  const char type = header.type;
   const bool has_data = type == '0' || type == '\0' || type == '7' || type == 'x' || type == 'g' ||
                         type == 'L' || type == 'K' || type == 'S';
-  sample.tar_bytes += static_cast<std::int64_t>(kBlock) +
-                      (has_data ? round_up(size, static_cast<std::int64_t>(kBlock)) : 0);
+  constexpr std::int64_t kBlock = kTarBlockBytes;
+  sample.tar_bytes += kBlock + (has_data ? round_up(size, kBlock) : 0);
   switch (type) {
     case '0':
     case '\0':
@@ -93,7 +49,6 @@ bool count_entry(std::string_view header, TarSample& sample) {
     default:  // hard links, extended headers, long names: no inode of their own
       break;
   }
-  return true;
 }
 
 Result<std::string> inflate_head(std::string_view head) {
@@ -118,25 +73,57 @@ Result<std::string> inflate_head(std::string_view head) {
   return out;
 }
 
+Result<std::string> expand_zstd_head(std::string_view head) {
+  const std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(),
+                                                                             ZSTD_freeDStream);
+  if (stream == nullptr) {
+    return Error{ErrorKind::Internal, "zstd can't be set up"};
+  }
+  // A larger window would be memory that a stranger's blob asks for.
+  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, kZstdWindowLog);
+  std::string out(kInflatedLimit, '\0');
+  ZSTD_outBuffer to{.dst = out.data(), .size = out.size(), .pos = 0};
+  ZSTD_inBuffer from{.src = head.data(), .size = head.size(), .pos = 0};
+  while (from.pos < from.size && to.pos < to.size) {
+    const std::size_t before = from.pos + to.pos;
+    const std::size_t code = ZSTD_decompressStream(stream.get(), &to, &from);
+    if (ZSTD_isError(code) != 0 || from.pos + to.pos == before) {
+      break;  // what came before is good
+    }
+  }
+  out.resize(to.pos);
+  if (out.empty()) {
+    return Error{ErrorKind::InvalidArgument, "the layer's beginning is no zstd stream"};
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<TarSample> sample_tar(std::string_view head) {
   TarSample sample;
   while (sample.tar_bytes >= 0 &&
-         static_cast<std::uint64_t>(sample.tar_bytes) + kBlock <= head.size()) {
-    const std::string_view header = head.substr(static_cast<std::size_t>(sample.tar_bytes), kBlock);
-    if (is_end(header)) {
+         static_cast<std::uint64_t>(sample.tar_bytes) + kTarBlockBytes <= head.size()) {
+    const std::string_view header =
+        head.substr(static_cast<std::size_t>(sample.tar_bytes), kTarBlockBytes);
+    if (is_tar_end(header)) {
       return sample;
     }
-    if (!has_valid_checksum(header) || !count_entry(header, sample)) {
+    const std::optional<TarHeader> parsed = parse_tar_header(header);
+    if (!parsed) {
       return Error{ErrorKind::InvalidArgument, "the layer's beginning is no tar"};
     }
+    count_entry(*parsed, sample);
   }
   return sample;
 }
 
 Result<TarSample> sample_gzip_tar(std::string_view head) {
   return sample_tar(TRY(inflate_head(head)));
+}
+
+Result<TarSample> sample_zstd_tar(std::string_view head) {
+  return sample_tar(TRY(expand_zstd_head(head)));
 }
 
 }  // namespace imagefs_guard

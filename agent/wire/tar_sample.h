@@ -22,6 +22,9 @@ struct TarSample {
 /// tar. A sample of nothing (all zero) is possible.
 [[nodiscard]] Result<TarSample> sample_gzip_tar(std::string_view head);
 
+/// The same for the beginning of a zstd blob. A block of 128 KiB must be whole to be seen.
+[[nodiscard]] Result<TarSample> sample_zstd_tar(std::string_view head);
+
 /// The same for the beginning of a plain tar.
 [[nodiscard]] Result<TarSample> sample_tar(std::string_view head);
 

@@ -1,56 +1,22 @@
 #include "agent/wire/tar_sample.h"
 
 #include <doctest/doctest.h>
-#include <zlib.h>
 
 #include <string>
+
+#include "tests/unit/fake_blobs.h"
 
 namespace imagefs_guard {
 namespace {
 
-std::string octal(std::int64_t value, int digits) {
-  std::string text(static_cast<std::size_t>(digits), '0');
-  for (int i = digits - 1; i >= 0; --i) {
-    text[static_cast<std::size_t>(i)] = static_cast<char>('0' + value % 8);
-    value /= 8;
-  }
-  return text;
-}
+using testing::gzip;
 
-/// A ustar header, with the checksum as tar computes it.
 std::string header(const std::string& name, char type, std::int64_t size) {
-  std::string block(512, '\0');
-  block.replace(0, name.size(), name);
-  block.replace(124, 11, octal(size, 11));
-  block.replace(148, 8, "        ");
-  block[156] = type;
-  block.replace(257, 5, "ustar");
-  std::int64_t sum = 0;
-  for (const char c : block) {
-    sum += static_cast<unsigned char>(c);
-  }
-  block.replace(148, 6, octal(sum, 6));
-  block[154] = '\0';
-  return block;
+  return testing::tar_header(name, type, size);
 }
 
 std::string file(const std::string& name, std::size_t size) {
-  return header(name, '0', static_cast<std::int64_t>(size)) +
-         std::string((size + 511) / 512 * 512, 'x');
-}
-
-std::string gzip(const std::string& data) {
-  z_stream stream{};
-  REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  std::string out(data.size() + 1024, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(data.data()));
-  stream.avail_in = static_cast<uInt>(data.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  REQUIRE(deflate(&stream, Z_FINISH) == Z_STREAM_END);
-  out.resize(out.size() - stream.avail_out);
-  deflateEnd(&stream);
-  return out;
+  return testing::tar_file(name, std::string(size, 'x'));
 }
 
 TEST_CASE("headers speak for the data behind them, seen or not") {
@@ -83,6 +49,23 @@ TEST_CASE("what is no tar is refused") {
   CHECK(!sample_gzip_tar(gzip(std::string(2000, 'z'))).has_value());
   CHECK(!sample_tar(header("x", '0', -1).replace(124, 11, "99999999999")).has_value());
   CHECK(sample_tar("").value() == TarSample{});
+}
+
+TEST_CASE("the beginning of a zstd blob, cut anywhere") {
+  std::string tar;
+  for (int i = 0; i < 2000; ++i) {
+    tar += file("f" + std::to_string(i), 1000);
+  }
+  const std::string blob = testing::zstd(tar);
+  const auto whole = sample_zstd_tar(blob);
+  REQUIRE(whole.has_value());
+  CHECK(whole->inodes > 1000);  // 2 MiB are looked at
+  for (std::size_t size = 0; size < blob.size(); size += 97) {
+    const auto cut = sample_zstd_tar(blob.substr(0, size));
+    CHECK((!cut.has_value() || cut->inodes <= whole->inodes));
+  }
+  CHECK(!sample_zstd_tar("no zstd").has_value());
+  CHECK(!sample_zstd_tar("").has_value());
 }
 
 }  // namespace

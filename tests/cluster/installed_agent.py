@@ -19,6 +19,7 @@ from agent import NAMESPACE, Agent
 from errors import Broken
 from processes import run, wait_until
 
+BASE = os.path.join(lab_module.ROOT, "daemonset", "base")
 OVERLAY = os.path.join(lab_module.ROOT, "daemonset", "overlays", "host-network")
 CHART = os.path.join(lab_module.ROOT, "daemonset", "helm", "imagefs-guard")
 BUILD = os.path.join(lab_module.ROOT, "daemonset", "image", "build")
@@ -53,6 +54,14 @@ def push_image(lab, binary):
     return digest
 
 
+def index_of_argument(argument):
+    """Where it stands among the arguments of the shipped DaemonSet."""
+    with open(os.path.join(BASE, "daemonset.yaml"), encoding="utf-8") as f:
+        lines = [line.strip() for line in f]
+    arguments = lines[lines.index("args:") + 1:lines.index("ports:")]
+    return arguments.index(f"- {argument}")
+
+
 class InstalledAgent(Agent):
     """Like Agent, for scenarios; the process is the kubelet's."""
 
@@ -84,7 +93,7 @@ class InstalledAgent(Agent):
             {"op": "replace", "path": f"/spec/template/spec/volumes/{i}/hostPath/path", "value": v}
             for i, v in enumerate((node.runtime_folder, self.image_folder))
         ]
-        level = "/spec/template/spec/containers/0/args/6"
+        level = f"/spec/template/spec/containers/0/args/{index_of_argument('--log-level=info')}"
         patch += [
             {"op": "test", "path": level, "value": "--log-level=info"},
             {"op": "replace", "path": level, "value": "--log-level=debug"},

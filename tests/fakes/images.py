@@ -8,11 +8,13 @@ Random bytes don't compress, zero bytes compress about 200:1; so compressed and 
 set apart from each other. The same name and layers give the same digests.
 """
 
+import contextlib
 import gzip
 import hashlib
 import json
 import os
 import random
+import struct
 import subprocess
 import tarfile
 from dataclasses import dataclass, field
@@ -28,11 +30,15 @@ LAYER = "application/vnd.oci.image.layer.v1.tar"
 
 @dataclass
 class Layer:
-    """One layer: one file of `size_bytes`, random or zero, gzip, zstd or plain tar."""
+    """One layer: files of `size_bytes` in all, random or zero; gzip, zstd or plain tar ("none").
+
+    "estargz" and "zstd:chunked" have their own table of contents at the end.
+    """
     size_bytes: int
     content: str = "random"
     compression: str = "gzip"
     annotations: dict = field(default_factory=dict)
+    files: int = 1
 
 
 @dataclass
@@ -146,15 +152,116 @@ class _Source:
         return self._random.randbytes(size) if self._random else bytes(size)
 
 
+def _entries(seed, layer):
+    """(tar header, content) of each file; a hundred to a directory where there are many."""
+    name = hashlib.sha256(seed.encode()).hexdigest()[:12]
+    for number in range(layer.files):
+        path = name if layer.files == 1 else f"{name}/{number // 100}/{number}"
+        entry = tarfile.TarInfo(path)
+        entry.size = layer.size_bytes // layer.files
+        entry.mode = 0o644
+        yield entry, _Source(f"{seed}/{number}" if number else seed, layer.content, entry.size)
+
+
+class _IndexedBlob:
+    """A blob with its table of contents: eStargz or zstd:chunked, as their specifications say."""
+
+    def __init__(self, path, form):
+        self.tar_hash = hashlib.sha256()
+        self.annotations = {}
+        self._form = form
+        self._file = open(path, "wb")
+        self._toc = []
+
+    def write(self, seed, layer):
+        with self._member() as out:
+            for entry, source in _entries(seed, layer):
+                self._add(out, entry, source.read(entry.size))
+            if self._form == "zstd:chunked":
+                self._put(out, bytes(2 * 512))
+        toc = json.dumps({"version": 1, "entries": self._toc}).encode()
+        if self._form == "estargz":
+            self._end_stargz(toc)
+        else:
+            self._end_chunked(toc)
+        self._file.close()
+
+    @contextlib.contextmanager
+    def _member(self):
+        if self._form == "estargz":
+            with gzip.GzipFile("", "wb", 1, self._file, mtime=0) as out:
+                yield out
+            return
+        require(["zstd"])
+        self._file.flush()
+        with subprocess.Popen(["zstd", "-q", "-1", "-c"], stdin=subprocess.PIPE,
+                              stdout=self._file, env={"PATH": SYSTEM_PATH}) as packer:
+            yield packer.stdin
+            packer.stdin.close()
+            if packer.wait() != 0:
+                raise OSError("zstd failed")
+        self._file.seek(0, os.SEEK_END)
+
+    def _put(self, out, data):
+        self.tar_hash.update(data)
+        out.write(data)
+
+    def _add(self, out, entry, content):
+        self._put(out, entry.tobuf(tarfile.USTAR_FORMAT))
+        self._put(out, content)
+        self._put(out, bytes(-entry.size % 512))
+        self._toc.append({"name": entry.name, "type": "reg", "size": entry.size,
+                          "digest": f"sha256:{hashlib.sha256(content).hexdigest()}"})
+
+    def _end_stargz(self, toc):
+        offset = self._file.tell()
+        entry = tarfile.TarInfo("stargz.index.json")
+        entry.size = len(toc)
+        with self._member() as out:
+            self._put(out, entry.tobuf(tarfile.USTAR_FORMAT) + toc + bytes(-len(toc) % 512)
+                      + bytes(2 * 512))
+        self._file.write(b"\x1f\x8b\x08\x04" + bytes(5) + b"\xff\x1a\x00SG\x16\x00"
+                         + b"%016xSTARGZ" % offset + b"\x01\x00\x00\xff\xff" + bytes(8))
+        self.annotations["containerd.io/snapshot/stargz/toc.digest"] = \
+            f"sha256:{hashlib.sha256(toc).hexdigest()}"
+
+    def _end_chunked(self, toc):
+        packed = subprocess.run(["zstd", "-q", "-c"], input=toc, stdout=subprocess.PIPE,
+                                env={"PATH": SYSTEM_PATH}, check=True).stdout
+        offset = self._file.tell() + 8
+        footer = struct.pack("<7Q", offset, len(packed), len(toc), 1, 0, 0, 0) + b"GNUlInUx"
+        for frame in (packed, footer):
+            self._file.write(b"\x50\x2a\x4d\x18" + struct.pack("<I", len(frame)) + frame)
+        prefix = "io.github.containers.zstd-chunked.manifest-"
+        self.annotations[prefix + "position"] = f"{offset}:{len(packed)}:{len(toc)}:1"
+        self.annotations[prefix + "checksum"] = f"sha256:{hashlib.sha256(packed).hexdigest()}"
+
+
+def _indexed_layer(blobs, seed, layer):
+    partial = os.path.join(blobs, "partial")
+    blob = _IndexedBlob(partial, layer.compression)
+    blob.write(seed, layer)
+    digest = hashlib.sha256()
+    with open(partial, "rb") as file:
+        while chunk := file.read(MIB):
+            digest.update(chunk)
+    size = os.path.getsize(partial)
+    os.rename(partial, os.path.join(blobs, digest.hexdigest()))
+    suffix = "+gzip" if layer.compression == "estargz" else "+zstd"
+    return ({"mediaType": LAYER + suffix, "digest": f"sha256:{digest.hexdigest()}", "size": size,
+             "annotations": {**blob.annotations, **layer.annotations}},
+            f"sha256:{blob.tar_hash.hexdigest()}")
+
+
 def _layer(blobs, seed, layer):
+    if layer.compression in ("estargz", "zstd:chunked"):
+        return _indexed_layer(blobs, seed, layer)
     partial = os.path.join(blobs, "partial")
     sink = _Sink(partial, layer.compression)
     with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT,
                       bufsize=MIB) as archive:
-        entry = tarfile.TarInfo(hashlib.sha256(seed.encode()).hexdigest()[:12])
-        entry.size = layer.size_bytes
-        entry.mode = 0o644
-        archive.addfile(entry, _Source(seed, layer.content, layer.size_bytes))
+        for entry, source in _entries(seed, layer):
+            archive.addfile(entry, source)
     digest, size = sink.close()
     os.rename(partial, os.path.join(blobs, digest))
     suffix = "" if layer.compression == "none" else f"+{layer.compression}"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -88,6 +90,22 @@ class Agent:
         return [f"{record.get('msg', '')} {record.get('err', '')}" for record in self.records()
                 if record.get("level") in ("warn", "error")]
 
+    def get(self, path, headers=None):
+        """(status, body) of one of the agent's pages."""
+        port = self.wait_for("listening")["port"]
+        request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers or {})
+        try:
+            with urllib.request.urlopen(request, timeout=5) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metrics(self):
+        """Each sample's value by its name with labels, as in the text."""
+        lines = self.get("/metrics")[1].splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
     def kill_9(self):
         self.process.signal(signal.SIGKILL)
         self.process.wait(5)
@@ -156,12 +174,16 @@ class NodeTest(unittest.TestCase):
             json.dump(policy, file)  # JSON is YAML
         return path
 
-    def start_agent(self, policy=None, environment=None, wait=True):
+    def start_agent(self, policy=None, environment=None, wait=True, arguments=(), api=None,
+                    kubelet=None):
+        """`api` and `kubelet` are URLs of those who answer in their place."""
         agent = Agent(self.lab, [
             "--node", NODE, "--policy", policy or self.policy(),
-            "--kubernetes-api", self.cluster.server.url, "--kubelet", self.cluster.kubelet.url,
+            "--kubernetes-api", api or self.cluster.server.url,
+            "--kubelet", kubelet or self.cluster.kubelet.url,
             "--containerd-socket", self.runtime.socket, "--image-path", self.disk.path,
-            "--kubelet-path", self.cluster.kubelet_path, "--log-level", "debug"], environment)
+            "--kubelet-path", self.cluster.kubelet_path, "--listen", "127.0.0.1:0",
+            "--log-level", "debug", *arguments], environment)
         self.addCleanup(agent.process.stop)
         if wait:
             agent.wait_for("agent_started")

@@ -1,9 +1,11 @@
 #!/usr/bin/python3
 """The agent without one of its neighbours: it starts, says what it can't see, and recovers."""
 
+import json
+import os
 import time
 
-from harness import LAYERS, MIB, SLACK_BYTES, NodeTest, run_tests
+from harness import CONDITION, LAYERS, MIB, SLACK_BYTES, NodeTest, run_tests
 
 
 class OutageTest(NodeTest):
@@ -51,6 +53,28 @@ class OutageTest(NodeTest):
         self.runtime.start()
         self.assert_no_layer_bytes(8, before)
         self.disk.remove_filler()
+        self.until(lambda: self.cluster.job_result("flow") == "Complete", 40, "the Job")
+
+    def test_containerds_socket_is_taken_away_under_a_hold(self):
+        """Blind, it holds for 30 s more and then lets go; with the socket back it works again."""
+        agent = self.start_agent()
+        self.start_pull_that_is_held(agent, self.name)
+        self.until(lambda: agent.get("/readyz")[0] == 200, 10, "readiness")
+        hidden = self.runtime.socket + ".hidden"
+        os.rename(self.runtime.socket, hidden)
+        self.addCleanup(lambda: os.path.exists(hidden) and os.rename(hidden, self.runtime.socket))
+        self.until(lambda: agent.get("/readyz")[0] == 503, 30, "not ready")
+        self.assertEqual(agent.get("/livez")[0], 200)
+        self.assert_complains_about(agent, "can't see runtime")
+        agent.wait_for("pull_released", 60)
+        condition = self.until(
+            lambda: next((row for row in [self.cluster.condition(CONDITION)]
+                          if row.get("status") == "Unknown"), None), 10, "an unknown condition")
+        self.assertEqual(condition["reason"], "PredictionUnavailable")
+        self.assertIn("runtime: ", condition["message"])
+        self.disk.remove_filler()
+        os.rename(hidden, self.runtime.socket)
+        self.until(lambda: agent.get("/readyz")[0] == 200, 40, "ready again")
         self.until(lambda: self.cluster.job_result("flow") == "Complete", 40, "the Job")
 
     def test_no_api_server_at_first(self):
@@ -104,6 +128,10 @@ class OutageTest(NodeTest):
         self.cluster.create_job("flow", self.name, run_seconds=0.5)
         self.assert_complains_about(agent, self.registry.host, "manifest", "registry")
         self.assertEqual(agent.records("pull_held"), [])
+        self.until(lambda: self.cluster.events("PullSizeUnknown"), 10, "the Event")
+        # The kubelet has tried: else its first try would meet a registry that is back, unheld.
+        self.until(lambda: "ErrImagePull" in json.dumps(self.cluster.job_pod("flow")), 15,
+                   "the kubelet's first failure")
         self.registry.start()
         agent.wait_for("pull_held", 40)
         self.assert_bytes_come_back(before)

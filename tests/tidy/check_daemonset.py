@@ -24,9 +24,6 @@ PLANNED = {
         ("jobs", "get"): "draining, #5", ("jobs", "patch"): "draining, #5",
         ("leases", "get"): "draining, #5", ("leases", "create"): "draining, #5",
         ("leases", "update"): "draining, #5",
-        ("configmaps", "get"): "learned sizes", ("configmaps", "list"): "learned sizes",
-        ("configmaps", "watch"): "learned sizes", ("configmaps", "create"): "learned sizes",
-        ("configmaps", "patch"): "learned sizes",
     },
 }
 NEVER_GRANTED = {"*", "secrets", "serviceaccounts/token", "pods/exec", "pods/attach",
@@ -72,6 +69,7 @@ class Code:
         self.commands = set(re.findall(r'add_subcommand\(\s*"([a-z]+)"', flags))
         policy = read(root, "agent/wire/policy.cc")
         self.policy_keys = re.findall(r'^    \{"([A-Za-z.]+)",', policy, re.M)
+        self.pages = set(re.findall(r'path == "(/[a-z]*)"', read(root, "agent/status/pages.cc")))
         self.taint_key = re.search(r'taint_key = "([^"]+)"', read(root, "agent/core/policy.h"))[1]
         patches = read(root, "agent/wire/kube_patch.cc") + read(root, "agent/wire/kube_patch.h")
         self.condition = re.search(r'kConditionType\w* = "(\w+)"', patches)[1]
@@ -197,7 +195,7 @@ def check_workloads(findings, objects, code):
             check_arguments(findings, f"{where}, {container['name']}", container, code)
         check_volumes(findings, where, pod)
         if item["kind"] == "DaemonSet":
-            check_daemonset(findings, where, item, pod)
+            check_daemonset(findings, where, item, pod, code)
 
 
 def check_pod(findings, where, pod):
@@ -278,7 +276,34 @@ def check_volumes(findings, where, pod):
                             "mountPropagation isn't HostToContainer")
 
 
-def check_daemonset(findings, where, item, pod):
+def check_probes(findings, where, container, code):
+    """Each probe asks for a page that the agent has, on the port that it listens on."""
+    listens = [argument.rpartition(":")[2] for argument in container["args"]
+               if argument.startswith("--listen=")]
+    ports = {port["name"]: str(port["containerPort"]) for port in container.get("ports", [])}
+    findings.expect(listens == list(ports.values()), where, "--listen and ports differ")
+    for kind, path in (("startupProbe", "/livez"), ("livenessProbe", "/livez"),
+                       ("readinessProbe", "/readyz")):
+        get = container.get(kind, {}).get("httpGet", {})
+        findings.expect(get.get("path") == path and path in code.pages, where,
+                        f"{kind} doesn't ask for {path}")
+        findings.expect(get.get("port") in ports, where, f"{kind} has another port")
+    liveness = container.get("livenessProbe", {})
+    patience = liveness.get("failureThreshold", 3) * liveness.get("periodSeconds", 10)
+    findings.expect(patience >= 60, where, "livenessProbe: a busy node must not restart agents")
+
+
+def check_network(findings, objects):
+    """The port of the pages is reachable, and no other."""
+    ports = {port["containerPort"] for item in of_kind(objects, "DaemonSet")
+             for c in item["spec"]["template"]["spec"]["containers"] for port in c.get("ports", [])}
+    for item in of_kind(objects, "NetworkPolicy"):
+        open_ports = {port["port"] for rule in item["spec"].get("ingress", [])
+                      for port in rule.get("ports", [{"port": "all"}])}
+        findings.expect(open_ports == ports, name_of(item), f"opens {open_ports}, not {ports}")
+
+
+def check_daemonset(findings, where, item, pod, code):
     findings.expect({"operator": "Exists"} in pod.get("tolerations", []), where,
                     "doesn't tolerate everything")
     update = item["spec"].get("updateStrategy", {}).get("rollingUpdate", {})
@@ -289,6 +314,8 @@ def check_daemonset(findings, where, item, pod):
                     "maxSurge, unless there are ports of the host, which two pods can't share")
     findings.expect(not surge or update.get("maxUnavailable") == 0, where,
                     "maxUnavailable isn't 0")
+    for container in pod["containers"]:
+        check_probes(findings, f"{where}, {container['name']}", container, code)
     names = {variable["name"] for c in pod["containers"] for variable in c.get("env", [])}
     findings.expect({"NODE_NAME", "HOST_IP"} <= names, where, "NODE_NAME and HOST_IP are missing")
 
@@ -321,6 +348,7 @@ def check_objects(findings, objects, code, drains=True):
     check_rights(findings, objects, code, drains)
     check_policies(findings, objects, code)
     check_workloads(findings, objects, code)
+    check_network(findings, objects)
     check_config(findings, objects, code)
 
 
