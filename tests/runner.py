@@ -55,11 +55,14 @@ class Runner:
         self.passed = 0
         self.failed = 0
         self.skipped = 0
+        self.what_failed = []
         self._ready = {}
 
-    def add(self, passed, failed):
+    def add(self, passed, failed, name):
         self.passed += passed
         self.failed += failed
+        if failed:
+            self.what_failed.append(name)
 
     def build(self, directory, compiled=True):
         """Sets up and compiles a build directory once; False where that failed before or now."""
@@ -70,7 +73,7 @@ class Runner:
                 self._ready[key] = True
             except BuildFailed as error:
                 say(f"FAILED: {error}")
-                self.add(0, 1)
+                self.add(0, 1, str(error))
                 self._ready[key] = False
         return self._ready[key]
 
@@ -92,7 +95,7 @@ class Runner:
         missing = len(names) - len(ran)
         if missing > 0:
             say(f"  FAILED: {missing} of {name} did not run")
-            self.add(0, missing)
+            self.add(0, missing, name)
 
     def report(self, test):
         """Counts one test program; shows the end of what a failed one printed."""
@@ -105,7 +108,7 @@ class Runner:
             return
         good = test["result"] in GOOD
         count = count_cases(output, good)
-        self.add(*count)
+        self.add(*count, short)
         if not good:
             lines = output.strip().splitlines()[-ERROR_LINES:]
             say("\n".join(f"    {line}" for line in lines))
@@ -121,7 +124,7 @@ class Runner:
                                "--print-errorlogs"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             say("\n".join(done.stdout.splitlines()[-ERROR_LINES:]))
-        self.add(done.returncode == 0, done.returncode != 0)
+        self.add(done.returncode == 0, done.returncode != 0, "clang")
 
     def cluster(self):
         if not os.path.exists(CLUSTER):
@@ -132,9 +135,9 @@ class Runner:
         count, bad = play_cluster(SCENARIOS)
         if bad:
             say(f"  played once more: {' '.join(bad)}")
-            again, _ = play_cluster(bad)
+            again, bad = play_cluster(bad)
             count = Count(count.passed + count.failed - again.failed, again.failed)
-        self.add(*count)
+        self.add(*count, " ".join(bad) or "cluster")
 
 
 def build(directory, compiled):
@@ -293,6 +296,8 @@ def main():
         return 130
     say(f"{time.monotonic() - started:.0f} s"
         + (f", {runner.skipped} skipped" if runner.skipped else ""))
+    if runner.what_failed:
+        say(f"failed: {', '.join(runner.what_failed)}")
     say(f"{runner.passed} passed, {runner.failed} failed")
     return 1 if runner.failed else 0
 

@@ -202,8 +202,10 @@ Result<std::optional<VolumeModel>> complete_volume(const RawCheck& raw) {
       return Error{ErrorKind::InvalidArgument,
                    "--available is missing: what is free on a volume of " + raw.capacity};
     }
+    // Not inside the braces: a return from there would leak what is already initialised.
+    const std::int64_t capacity_bytes = TRY(parse_bytes("--capacity", raw.capacity));
     volume = VolumeModel{.name = "a volume of " + raw.capacity,
-                         .capacity_bytes = TRY(parse_bytes("--capacity", raw.capacity)),
+                         .capacity_bytes = capacity_bytes,
                          .thresholds = {},
                          .assumption = {}};
     if (volume->capacity_bytes == 0) {
