@@ -71,8 +71,8 @@ std::vector<std::string_view> names_of_pods(const NodeSnapshot& snapshot) {
     }
   }
   std::ranges::sort(names);
-  const auto repeated = std::ranges::unique(names);
-  names.erase(repeated.begin(), repeated.end());
+  // clang 14 can't read the subranges of libstdc++ 12: no ranges::unique.
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 

@@ -140,8 +140,10 @@ void LearnedSizes::add_facts(Layer& layer) const {
     put(layer, fact_of(here->second.record, SizeSource::LearnedHere));
     return;
   }
-  const auto [first, last] =
-      std::ranges::equal_range(elsewhere_, layer.diff_id, {}, &SizeRecord::diff_id);
+  // Two searches: clang 14 can't read the subrange that ranges::equal_range gives.
+  const auto first = std::ranges::lower_bound(elsewhere_, layer.diff_id, {}, &SizeRecord::diff_id);
+  const auto last =
+      std::ranges::upper_bound(first, elsewhere_.end(), layer.diff_id, {}, &SizeRecord::diff_id);
   if (first == last) {
     return;
   }

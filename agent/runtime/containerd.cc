@@ -176,8 +176,8 @@ Containerd::Call Containerd::list_snapshots(Done<wire::SnapshotList> done) {
         if (result) {
           std::ranges::sort(result->layers, {}, &LayerSnapshot::chain_id);
           std::ranges::sort(result->used_chains);
-          const auto repeated = std::ranges::unique(result->used_chains);
-          result->used_chains.erase(repeated.begin(), repeated.end());
+          std::vector<Digest>& used = result->used_chains;  // clang 14 can't ranges::unique
+          used.erase(std::unique(used.begin(), used.end()), used.end());
           std::sort(result->extracts.begin(), result->extracts.end(), by_chain_id);
         }
         done(std::move(result));
