@@ -85,20 +85,20 @@ TEST_CASE("readiness needs what judging and holding needs") {
     int status;
   };
 
-  for (const auto& [probe, status] : {Case{"filesystem", 503},
-                                      Case{"kubelet", 200},
-                                      Case{"node", 503},
-                                      Case{"pods", 503},
-                                      Case{"runtime", 503}}) {
-    CAPTURE(probe);
+  for (const Case& c : {Case{"filesystem", 503},
+                        Case{"kubelet", 200},
+                        Case{"node", 503},
+                        Case{"pods", 503},
+                        Case{"runtime", 503}}) {
+    CAPTURE(c.probe);
     World world;
     CHECK(world.get("/readyz").status == 200);
     CHECK(world.get("/readyz").body == "ok\n");
-    world.blind(probe, "connection\nrefused");
+    world.blind(c.probe, "connection\nrefused");
     const PageReply reply = world.get("/readyz", true);
-    CHECK(reply.status == status);
+    CHECK(reply.status == c.status);
     CHECK(has(reply.body,
-              std::string("[-]") + probe + (status == 200 ? " (does not count)" : "") +
+              std::string("[-]") + c.probe + (c.status == 200 ? " (does not count)" : "") +
                   ": connection refused\n"));
   }
   World world;

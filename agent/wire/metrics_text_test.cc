@@ -33,15 +33,15 @@ TEST_CASE("numbers and labels read back as they were") {
     const char* text;
   };
 
-  for (const auto& [value, text] : {Case{0, "0"},
-                                    Case{-1, "-1"},
-                                    Case{0.25, "0.25"},
-                                    Case{1e15, "1000000000000000"},
-                                    Case{1e-05, "1e-05"}}) {
-    CAPTURE(text);
-    CHECK(format_metrics({{"x", MetricType::Gauge, "X.", {{"", {}, value}}}},
+  for (const Case& c : {Case{0, "0"},
+                        Case{-1, "-1"},
+                        Case{0.25, "0.25"},
+                        Case{1e15, "1000000000000000"},
+                        Case{1e-05, "1e-05"}}) {
+    CAPTURE(c.text);
+    CHECK(format_metrics({{"x", MetricType::Gauge, "X.", {{"", {}, c.value}}}},
                          MetricsFormat::Prometheus)
-              .ends_with(std::string("\nx ") + text + "\n"));
+              .ends_with(std::string("\nx ") + c.text + "\n"));
   }
   CHECK(format_metrics({{"x", MetricType::Gauge, "X.", {{"", {{"l", "a\"b\\c\nd"}}, 1}}}},
                        MetricsFormat::Prometheus)
