@@ -106,7 +106,7 @@ TEST_CASE("merged sizes: many nodes are read in turns") {
   for (int i = 0; i < 120; ++i) {
     world.node("n" + std::to_string(i), {record(std::to_string(i))});
   }
-  for (const std::size_t after : {50, 100, 120}) {
+  for (const std::size_t after : {50U, 100U, 120U}) {
     CHECK(!world.round().has_value());
     CHECK(world.merged().size() == after);
   }
