@@ -134,8 +134,13 @@ class InstalledAgent(Agent):
             and status.get("updatedNumberScheduled") == status["desiredNumberScheduled"]
         )
 
+    def selectors(self):
+        """The agent's pods on its node: the coordinator's may be there too."""
+        return {"fieldSelector": f"spec.nodeName={self.node.name}",
+                "labelSelector": "app.kubernetes.io/component=agent"}
+
     def pods(self):
-        pods = self.kube.items(PODS, fieldSelector=f"spec.nodeName={self.node.name}")
+        pods = self.kube.items(PODS, **self.selectors())
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def last_words(self):
@@ -189,7 +194,7 @@ class InstalledAgent(Agent):
         self.save_logs()
         self.kube.delete(DAEMONSET)
         wait_until(
-            lambda: not self.kube.items(PODS, fieldSelector=f"spec.nodeName={self.node.name}"),
+            lambda: not self.kube.items(PODS, **self.selectors()),
             20,
             "the end of the agent's pod",
         )

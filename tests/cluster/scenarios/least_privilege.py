@@ -99,7 +99,9 @@ class LeastPrivilege(Scenario):
 
         def bound():
             pods = self.kube.items(
-                f"/api/v1/namespaces/{NAMESPACE}/pods", fieldSelector=f"spec.nodeName={self.mine}"
+                f"/api/v1/namespaces/{NAMESPACE}/pods",
+                fieldSelector=f"spec.nodeName={self.mine}",
+                labelSelector="app.kubernetes.io/component=agent",
             )
             return next((pod for pod in pods), None)
 
