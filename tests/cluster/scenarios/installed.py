@@ -57,14 +57,16 @@ class Installed(Scenario):
 
     def restart_containerd(self, run):
         """It makes a new socket; the hold that follows shows that the pod finds that one."""
-        before = os.stat(run.node.socket).st_ino
+        # Not by its inode number: a filesystem may give the new one the old one's.
+        before = os.stat(run.node.socket).st_ctime_ns
         run.node.containerd.stop()
         run.node.containerd.start()
-        wait_until(
-            lambda: os.path.exists(run.node.socket) and os.stat(run.node.socket).st_ino != before,
-            20,
-            "containerd's new socket",
-        )
+
+        def is_new():
+            socket = run.node.socket
+            return os.path.exists(socket) and os.stat(socket).st_ctime_ns != before
+
+        wait_until(is_new, 20, "containerd's new socket")
         wait_until(lambda: run.lab.node_is_ready(run.node.name), 60, "the node getting Ready again")
 
     def update(self, run, held):
