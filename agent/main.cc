@@ -142,13 +142,10 @@ class OwnState final : public Probe {
       for (const ActiveExtract& extract : snapshot.runtime->extracts) {
         to_measure.push_back(extract.chain_id);
       }
+      const std::vector<Digest> unmeasured = unmeasured_layers(*snapshot.runtime, kMeasuredAtOnce);
+      to_measure.insert(to_measure.end(), unmeasured.begin(), unmeasured.end());
     }
-    if (!to_measure.empty()) {
-      runtime_.measure(to_measure);
-    }
-    if (snapshot.runtime.has_value()) {
-      runtime_.measure(unmeasured_layers(*snapshot.runtime, kMeasuredAtOnce));
-    }
+    runtime_.measure(to_measure);
   }
 
   void changed() const {
