@@ -4,7 +4,7 @@
 
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::filesystem_test {
 
 TEST_CASE("one device is one entry, and the numbers make sense") {
   const auto read = read_filesystems({.image_path = "/", .kubelet_path = "/"});
@@ -55,4 +55,4 @@ TEST_CASE("a tick is asked for once when the first answer is there, not every se
   CHECK(changes == 1);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::filesystem_test

@@ -10,7 +10,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::kubelet_config_test {
 namespace {
 
 using std::chrono::minutes;
@@ -111,4 +111,4 @@ TEST_CASE("kubelet config: from a file when the policy names one") {
   CHECK(world.server.request_count() == 0);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::kubelet_config_test

@@ -7,7 +7,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::node_test {
 namespace {
 
 using std::chrono::minutes;
@@ -85,4 +85,4 @@ TEST_CASE("node: absent with a reason when it is not registered, or the server i
   CHECK(world.snapshot.probe_errors.contains("node"));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::node_test

@@ -7,7 +7,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::pods_test {
 namespace {
 
 using std::chrono::minutes;
@@ -147,4 +147,4 @@ TEST_CASE("pods: the last answer holds for five minutes without a server") {
   CHECK(world.snapshot.probe_errors.empty());
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::pods_test

@@ -10,7 +10,7 @@
 #include "agent/wire/cri.h"
 #include "probes/runtime.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::runtime_containerd_test {
 
 namespace {
 
@@ -144,7 +144,7 @@ TEST_CASE("a pull is seen from its lease to its image, and a restart is survived
   CHECK(world.snapshot.probe_errors.empty());
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::runtime_containerd_test
 
 int main(int argc, char** argv) {
   if (imagefs_guard::containerd_binary().empty()) {

@@ -6,7 +6,7 @@
 #include "probes/runtime_lists.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::runtime_test {
 
 namespace {
 
@@ -311,4 +311,4 @@ TEST_CASE("what the pure parts say") {
   CHECK_FALSE(erase_blob(blobs, digest(3)));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::runtime_test

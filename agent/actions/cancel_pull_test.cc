@@ -9,7 +9,7 @@
 #include "agent/runtime/fake_containerd.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::cancel_pull_test {
 namespace {
 
 struct World {
@@ -71,4 +71,4 @@ TEST_CASE("what a cancelled pull leaves is swept, also by one that fails late, a
   CHECK(world.fake.calls["Content/Delete"] == 3);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::cancel_pull_test

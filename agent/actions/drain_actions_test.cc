@@ -19,7 +19,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::drain_actions_test {
 namespace {
 
 constexpr const char* kPod = "/api/v1/namespaces/ns/pods/p";
@@ -357,4 +357,4 @@ TEST_CASE("runs at once are bounded; a destroyed runner says nothing") {
   CHECK(refused == 8);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::drain_actions_test

@@ -11,7 +11,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::emit_event_test {
 namespace {
 
 using std::chrono::minutes;
@@ -172,4 +172,4 @@ TEST_CASE("what is remembered and what runs is bounded; a destroyed runner says 
   CHECK(world.done == 1);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::emit_event_test

@@ -12,7 +12,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::node_patch_test {
 namespace {
 
 constexpr const char* kNode = "/api/v1/nodes/n1";
@@ -117,4 +117,4 @@ TEST_CASE("a newer patch replaces the one under way; a destroyed one says nothin
   CHECK(world.done == 2);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::node_patch_test

@@ -5,7 +5,7 @@
 #include "agent/runtime/fake_containerd.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::reclaim_image_test {
 namespace {
 
 struct World {
@@ -63,4 +63,4 @@ TEST_CASE("a removal that fails says which, and an unreadable disk is not a chan
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::reclaim_image_test

@@ -9,7 +9,7 @@ namespace {
 
 /// Every attempt reads the node first, so losing three races in a row means a busy writer: the
 /// planner's back-off is the better wait.
-constexpr int kAttemptLimit = 3;
+constexpr int kTaintAttemptLimit = 3;
 
 bool lost_race(ErrorKind kind) {
   // A failed `test` is a 422, which is InvalidArgument.
@@ -74,7 +74,7 @@ void SetTaintRunner::on_patched(Result<std::string> reply) {
     finish(std::nullopt);
     return;
   }
-  if (lost_race(reply.error().kind) && attempts_ < kAttemptLimit) {
+  if (lost_race(reply.error().kind) && attempts_ < kTaintAttemptLimit) {
     read_node();
     return;
   }

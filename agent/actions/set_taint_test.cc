@@ -11,7 +11,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::set_taint_test {
 namespace {
 
 constexpr const char* kNode = "/api/v1/nodes/n1";
@@ -196,4 +196,4 @@ TEST_CASE("a newer order replaces the one under way; a destroyed runner says not
   CHECK(world.done == 2);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::set_taint_test

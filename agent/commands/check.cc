@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/core/reclaim.h"
+#include "agent/core/result.h"
 #include "agent/registry/reference.h"
 
 namespace imagefs_guard {
@@ -19,11 +20,6 @@ constexpr int kTriesMaximum = 3;
 /// Layers of which containerd is asked the size in one look.
 constexpr std::size_t kMeasuredAtOnce = 256;
 constexpr Duration kRetryPause = std::chrono::seconds(1);
-
-bool is_passing(ErrorKind kind) {
-  return kind == ErrorKind::Unavailable || kind == ErrorKind::DeadlineExceeded ||
-         kind == ErrorKind::ResourceExhausted;
-}
 
 /// A device like the one that is asked about, with nothing on it that is known.
 void set_model(const VolumeModel& volume, NodeSnapshot& snapshot) {
@@ -110,7 +106,7 @@ void Check::fetch(const std::string& image) {
 void Check::on_fetched(const std::string& image, const std::optional<Error>& error) {
   Asked& asked = asked_[image];
   asked.running = false;
-  if (error.has_value() && is_passing(error->kind) && asked.tries < kTriesMaximum) {
+  if (error.has_value() && is_transient(error->kind) && asked.tries < kTriesMaximum) {
     asked.again_at = parts_.loop->now() + asked.tries * kRetryPause;
   }
 }

@@ -13,7 +13,7 @@ namespace imagefs_guard {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr std::size_t kGap = 2;
 /// Narrower than this a name says nothing any more: the table becomes wider than the terminal.
@@ -207,15 +207,15 @@ std::string layers_of(const CheckReport& report, const TableStyle& style) {
   return text;
 }
 
-json band(std::int64_t low, std::int64_t mid, std::int64_t high) {
+Json band(std::int64_t low, std::int64_t mid, std::int64_t high) {
   return {{"low", low}, {"mid", mid}, {"high", high}};
 }
 
-json volume_json(const PullReport& report) {
-  return report.smallest_volume_gib > 0 ? json(report.smallest_volume_gib) : json(nullptr);
+Json volume_json(const PullReport& report) {
+  return report.smallest_volume_gib > 0 ? Json(report.smallest_volume_gib) : Json(nullptr);
 }
 
-json demand_json(const Demand& demand) {
+Json demand_json(const Demand& demand) {
   return {{"downloadBytes", demand.download_bytes},
           {"inodes", demand.inodes},
           {"layers", demand.layers},
@@ -229,10 +229,10 @@ json demand_json(const Demand& demand) {
            band(demand.unpack_low_bytes, demand.unpack_mid_bytes, demand.unpack_high_bytes)}};
 }
 
-json layer_json(const LayerDemand& layer) {
+Json layer_json(const LayerDemand& layer) {
   const bool counted =
       layer.presence == LayerPresence::Missing || layer.presence == LayerPresence::Downloaded;
-  json object{{"compressedBytes", layer.compressed_bytes},
+  Json object{{"compressedBytes", layer.compressed_bytes},
               {"digest", to_string(layer.digest)},
               {"downloadBytes", layer.download_bytes},
               {"inodes", nullptr},
@@ -248,11 +248,11 @@ json layer_json(const LayerDemand& layer) {
   return object;
 }
 
-json image_json(const CheckedImage& image) {
+Json image_json(const CheckedImage& image) {
   const PullReport& report = image.report;
-  json object{{"digest", nullptr},
+  Json object{{"digest", nullptr},
               {"image", report.image},
-              {"layers", json::array()},
+              {"layers", Json::array()},
               {"needs", nullptr},
               {"sentence", report.sentence},
               {"verdict", to_string(report.verdict)}};
@@ -268,8 +268,8 @@ json image_json(const CheckedImage& image) {
   return object;
 }
 
-json node_json(const CheckReport& report, const CheckSubject& subject) {
-  json object{{"assumption", subject.assumption.empty() ? json(nullptr) : json(subject.assumption)},
+Json node_json(const CheckReport& report, const CheckSubject& subject) {
+  Json object{{"assumption", subject.assumption.empty() ? Json(nullptr) : Json(subject.assumption)},
               {"availableBytes", nullptr},
               {"blindSpots", report.node.blind_spots},
               {"capacityBytes", nullptr},
@@ -290,7 +290,6 @@ json node_json(const CheckReport& report, const CheckSubject& subject) {
 }  // namespace
 
 std::string size_text(std::int64_t bytes) {
-  constexpr std::int64_t kGib = std::int64_t{1} << 30;
   if (bytes >= kGib) {
     return gib_text(bytes) + " GiB";
   }
@@ -355,18 +354,18 @@ std::string check_table(const CheckReport& report,
 }
 
 std::string check_json(const CheckReport& report, const CheckSubject& subject) {
-  json images = json::array();
+  Json images = Json::array();
   for (const CheckedImage& image : report.images) {
     images.push_back(image_json(image));
   }
-  const json object{{"fits", report.verdict == Verdict::Fits},
+  const Json object{{"fits", report.verdict == Verdict::Fits},
                     {"images", std::move(images)},
                     {"node", node_json(report, subject)},
                     {"smallestVolumeGib", volume_json(report.total)},
                     {"total", demand_json(report.total.demand)},
                     {"v", 1},
                     {"verdict", to_string(report.verdict)}};
-  return object.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace imagefs_guard

@@ -7,7 +7,7 @@
 
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::check_text_test {
 namespace {
 
 using testing::digest;
@@ -119,4 +119,4 @@ TEST_CASE("what no JSON could hold is replaced, not a crash") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::check_text_test

@@ -8,7 +8,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::coordinator_sizes_test {
 namespace {
 
 const std::string kMaps = "/api/v1/namespaces/ns/configmaps";
@@ -167,4 +167,4 @@ TEST_CASE("merged sizes: a node's map that is nonsense hurts nobody") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::coordinator_sizes_test

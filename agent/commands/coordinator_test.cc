@@ -8,7 +8,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::coordinator_test {
 namespace {
 
 constexpr const char* kPod = "/api/v1/namespaces/ns/pods/p";
@@ -128,4 +128,4 @@ TEST_CASE("a node without an agent is cleaned, one with an agent keeps its marks
   CHECK_FALSE(world.node().risk_condition.has_value());
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::coordinator_test

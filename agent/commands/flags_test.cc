@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace imagefs_guard {
+namespace imagefs_guard::flags_test {
 namespace {
 
 Result<CommandLine> parse(const std::vector<std::string>& arguments,
@@ -197,4 +197,4 @@ TEST_CASE("help and version are text to print") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::flags_test

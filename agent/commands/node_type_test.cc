@@ -4,7 +4,7 @@
 
 #include "agent/core/floor.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::node_type_test {
 namespace {
 
 constexpr std::int64_t kGib = std::int64_t{1} << 30;
@@ -77,4 +77,4 @@ TEST_CASE("a mistake is one sentence") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::node_type_test

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace imagefs_guard {
+namespace imagefs_guard::policy_file_test {
 
 namespace {
 
@@ -102,4 +102,4 @@ TEST_CASE("policy file: the taint's key can't change while the old taint may be 
   CHECK(refusal->message.find("taintKey") != std::string::npos);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::policy_file_test

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "agent/core/lookup.h"
 #include "agent/core/pulls.h"
 #include "agent/core/reclaim.h"
 #include "agent/core/room.h"
@@ -29,22 +30,6 @@ void add(Demand& total, const Demand& demand) {
     total.layers_by_source[i] += demand.layers_by_source[i];
   }
   total.pending_bytes += demand.pending_bytes;
-}
-
-const ResolvedImage* find_resolution(const NodeSnapshot& snapshot, const std::string& image) {
-  const auto found = std::ranges::lower_bound(snapshot.resolved, image, {}, &ResolvedImage::image);
-  return found != snapshot.resolved.end() && found->image == image ? &*found : nullptr;
-}
-
-const ImageManifest* find_manifest(const NodeSnapshot& snapshot, const ResolvedImage* resolution) {
-  if (resolution == nullptr || !resolution->manifest_digest.has_value()) {
-    return nullptr;
-  }
-  const auto found = std::ranges::lower_bound(
-      snapshot.manifests, *resolution->manifest_digest, {}, &ImageManifest::manifest_digest);
-  return found != snapshot.manifests.end() && found->manifest_digest == *resolution->manifest_digest
-             ? &*found
-             : nullptr;
 }
 
 bool is_certain_no(Verdict verdict) {

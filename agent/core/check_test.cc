@@ -4,7 +4,7 @@
 
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::check_test {
 namespace {
 
 using testing::digest;
@@ -214,4 +214,4 @@ TEST_CASE("a thousand layers are one answer") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::check_test

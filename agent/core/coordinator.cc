@@ -10,11 +10,11 @@ namespace imagefs_guard {
 namespace {
 
 /// What was read once that a pod is there is asked again after this.
-constexpr Duration kConfirmRepeat = std::chrono::seconds(20);
-constexpr Duration kStepRepeat = std::chrono::seconds(20);
+constexpr Duration kResumeConfirmRepeat = std::chrono::seconds(20);
+constexpr Duration kResumeRepeat = std::chrono::seconds(20);
 constexpr Duration kTellRepeat = std::chrono::hours(1);
-constexpr Duration kBackoffFirst = std::chrono::seconds(5);
-constexpr int kBackoffDoublings = 6;  // 320 s
+constexpr Duration kFailureBackoffFirst = std::chrono::seconds(5);
+constexpr int kFailureBackoffDoublings = 6;  // 320 s
 /// Per round, so that one bad hour of a large cluster is worked off in turns.
 constexpr std::size_t kActionsMaximum = 50;
 constexpr std::size_t kMemoryMaximum = 20'000;
@@ -49,9 +49,9 @@ class Coordination {
       }
       decision_.memory.ordered.erase(outcome.key);
       Backoff& backoff = decision_.memory.backoff[outcome.key];
-      backoff.failures = std::min(backoff.failures + 1, kBackoffDoublings);
+      backoff.failures = std::min(backoff.failures + 1, kFailureBackoffDoublings);
       backoff.not_before =
-          snapshot_.taken_at + kBackoffFirst * (std::int64_t{1} << (backoff.failures - 1));
+          snapshot_.taken_at + kFailureBackoffFirst * (std::int64_t{1} << (backoff.failures - 1));
     }
   }
 
@@ -83,7 +83,7 @@ class Coordination {
     const auto check = std::ranges::find(snapshot_.pod_checks, pod.uid, &PodCheck::uid);
     if (check == snapshot_.pod_checks.end() || !check->gone) {
       order(ConfirmPodGone{.pod = pod, .reason = "its Job is suspended until it is gone"},
-            kConfirmRepeat);
+            kResumeConfirmRepeat);
       const bool is_there = check != snapshot_.pod_checks.end();
       if (is_there && snapshot_.wall_time > job.hold->resume_by) {
         tell(job,
@@ -96,7 +96,7 @@ class Coordination {
     const std::string reason = "its pod " + pod.name + " is gone from node " + job.hold->node +
                                ", its agent has not resumed it";
     if (order(ResumeJob{.job = name, .pod = pod, .hold_text = job.hold_text, .reason = reason},
-              kStepRepeat)) {
+              kResumeRepeat)) {
       tell(job, "JobResumed", "resumed: " + reason);
     }
   }
@@ -133,7 +133,7 @@ class Coordination {
       observe(node.name, memory);
       const std::string why = why_agent_is_gone(memory);
       if (!why.empty()) {
-        order(CleanNode{.node = node.name, .uid = node.uid, .reason = why}, kStepRepeat);
+        order(CleanNode{.node = node.name, .uid = node.uid, .reason = why}, kResumeRepeat);
       }
       next[node.name] = std::move(memory);
     }

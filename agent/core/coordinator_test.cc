@@ -6,7 +6,7 @@
 
 #include "agent/core/drain.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::coordinator_test {
 namespace {
 
 template <typename T>
@@ -195,4 +195,4 @@ TEST_CASE("a thousand nodes at once are worked off in turns") {
   CHECK(rounds.next(std::chrono::seconds(1)).actions.size() == 50);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::coordinator_test

@@ -4,7 +4,7 @@
 
 #include "tests/unit/drain_world.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::deadlines_test {
 
 using testing::DrainWorld;
 using testing::gib;
@@ -37,4 +37,4 @@ TEST_CASE("deadlines: said before they pass, in words") {
         std::string::npos);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::deadlines_test

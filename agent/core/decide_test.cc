@@ -5,7 +5,7 @@
 #include "agent/core/words.h"
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::decide_test {
 namespace {
 
 using testing::digest;
@@ -609,4 +609,4 @@ TEST_CASE("a failed write backs off, a refused one for longer") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::decide_test

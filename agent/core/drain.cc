@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/core/deadlines.h"
+#include "agent/core/lookup.h"
 #include "agent/core/owners.h"
 #include "agent/core/publish.h"
 #include "agent/core/sha256.h"
@@ -24,18 +25,7 @@ constexpr Duration kConfirmRepeat = std::chrono::seconds(1);
 constexpr Duration kLeavingPatience = std::chrono::seconds(10);
 constexpr Duration kStepMemory = std::chrono::minutes(10);
 /// The deletion of a lease is ordered again after this, as in decide().
-constexpr Duration kCancelRepeat = std::chrono::seconds(10);
-
-const Pod* find_pod(const NodeSnapshot& snapshot, const std::string& key) {
-  const std::size_t slash = key.find('/');
-  for (const Pod& pod : *snapshot.pods) {
-    if (key.compare(0, slash, pod.namespace_name) == 0 &&
-        key.compare(slash + 1, std::string::npos, pod.name) == 0) {
-      return &pod;
-    }
-  }
-  return nullptr;
-}
+constexpr Duration kDrainCancelRepeat = std::chrono::seconds(10);
 
 const Pod* find_pod_by_uid(const NodeSnapshot& snapshot, const std::string& uid) {
   const auto found = std::ranges::find(*snapshot.pods, uid, &Pod::uid);
@@ -258,7 +248,7 @@ class DrainPlanner {
     const bool ordered = std::ranges::any_of(
         decision_.actions, [&key](const Action& other) { return action_key(other) == key; });
     PullMemory& memory = decision_.memory.pulls[pull.manifest_digest];
-    if (snapshot_.taken_at - memory.cancelled_at >= kCancelRepeat) {
+    if (snapshot_.taken_at - memory.cancelled_at >= kDrainCancelRepeat) {
       memory.cancelled_leases.clear();
     }
     if (!snapshot_.runtime.has_value() || ordered || !may_order(snapshot_, decision_.memory, key)) {

@@ -5,7 +5,7 @@
 #include "agent/core/decide.h"
 #include "tests/unit/drain_world.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::drain_test {
 namespace {
 
 using testing::actions_of;
@@ -340,4 +340,4 @@ TEST_CASE("hold tokens: a checksum in the form of a UUID") {
   CHECK_FALSE(same_capacity(gib(2000), gib(2100)));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::drain_test

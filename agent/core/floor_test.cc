@@ -5,7 +5,7 @@
 #include "agent/core/words.h"
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::floor_test {
 namespace {
 
 using testing::gib;
@@ -93,4 +93,4 @@ TEST_CASE("V3: image garbage collection counts in whole percent, eviction to the
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::floor_test

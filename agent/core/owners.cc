@@ -9,7 +9,6 @@ namespace imagefs_guard {
 
 namespace {
 
-constexpr const char* kComponent = "app.kubernetes.io/component";
 constexpr const char* kManagedBy = "app.kubernetes.io/managed-by";
 constexpr const char* kFlowRun = "prefect.io/flow-run-id";
 constexpr const char* kPrefectVersion = "prefect.io/version";
@@ -31,7 +30,7 @@ bool has(const Labels& labels, const char* key) {
 }
 
 bool is_component(const Pod& pod, std::string_view component) {
-  return value_of(pod.labels, kComponent) == component ||
+  return value_of(pod.labels, kComponentLabel) == component ||
          value_of(pod.labels, "component") == component;
 }
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::owners_test {
 namespace {
 
 Pod pod_of(const std::string& api_version, const std::string& kind) {
@@ -318,4 +318,4 @@ TEST_CASE("a pod has started as soon as one container has") {
   CHECK_FALSE(has_never_started(pod));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::owners_test

@@ -7,13 +7,12 @@ namespace imagefs_guard {
 namespace {
 
 constexpr const char* kName = "app.kubernetes.io/name";
-constexpr const char* kComponent = "app.kubernetes.io/component";
 
 /// Zero to JupyterHub, before and after its chart took to the recommended labels. Placeholders
 /// and image pullers are left out on purpose: they exist to give way.
 void add_jupyterhub(std::vector<LabelMatch>& matches) {
   for (const char* app : {"app", kName}) {
-    for (const char* component_key : {"component", kComponent}) {
+    for (const char* component_key : {"component", kComponentLabel}) {
       for (const char* component : {"hub", "proxy", "autohttps", "user-scheduler"}) {
         matches.push_back({{{app, "jupyterhub"}, {component_key, component}}});
       }
@@ -27,7 +26,7 @@ void add_nebari(std::vector<LabelMatch>& matches) {
                                 "jupyterhub-sftp",
                                 "dask-gateway-gateway",
                                 "dask-gateway-controller"}) {
-    matches.push_back({{{kComponent, component}}});
+    matches.push_back({{{kComponentLabel, component}}});
   }
   for (const char* role : {"*-conda-store-server", "*-conda-store-worker", "*-nfs"}) {
     matches.push_back({{{"role", role}}});
@@ -39,7 +38,7 @@ void add_nebari(std::vector<LabelMatch>& matches) {
 
 void add_dask_gateway(std::vector<LabelMatch>& matches) {
   for (const char* component : {"gateway", "controller", "traefik", "dask-scheduler"}) {
-    matches.push_back({{{kName, "dask-gateway"}, {kComponent, component}}});
+    matches.push_back({{{kName, "dask-gateway"}, {kComponentLabel, component}}});
   }
 }
 

@@ -13,6 +13,9 @@
 
 namespace imagefs_guard {
 
+/// Which part of its application a pod is.
+constexpr const char* kComponentLabel = "app.kubernetes.io/component";
+
 enum class Mode { Enforce, Observe };
 
 /// What becomes of a run that an old Prefect worker has given up already.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace imagefs_guard {
+namespace imagefs_guard::policy_test {
 
 TEST_CASE("policy: who is protected by default") {
   using Labels = std::map<std::string, std::string>;
@@ -46,4 +46,4 @@ TEST_CASE("policy: who is protected by default") {
   CHECK(!matches(LabelMatch{}, {{"a", "b"}}));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::policy_test

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "agent/core/lookup.h"
 #include "agent/core/words.h"
 
 namespace imagefs_guard {
@@ -275,15 +276,6 @@ void tell_pod(const NodeSnapshot& snapshot,
 }
 
 namespace {
-
-const Pod* find_pod(const NodeSnapshot& snapshot, const std::string& key) {
-  for (const Pod& pod : *snapshot.pods) {
-    if (pod.namespace_name + "/" + pod.name == key) {
-      return &pod;
-    }
-  }
-  return nullptr;
-}
 
 void publish_events(const NodeSnapshot& snapshot, const Policy& policy, Decision& decision) {
   if (!snapshot.pods.has_value()) {

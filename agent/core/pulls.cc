@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "agent/core/ledger.h"
+#include "agent/core/lookup.h"
 #include "agent/core/verify.h"
 
 namespace imagefs_guard {
@@ -16,17 +17,6 @@ namespace {
 /// registry takes to answer, shorter than the 24 h for which containerd keeps the lease of a pull
 /// that died with it.
 constexpr Duration kIdleLeaseLifetime = std::chrono::minutes(2);
-
-const ImageManifest* find_manifest(const NodeSnapshot& snapshot, const Digest& digest) {
-  const auto found =
-      std::ranges::lower_bound(snapshot.manifests, digest, {}, &ImageManifest::manifest_digest);
-  return found != snapshot.manifests.end() && found->manifest_digest == digest ? &*found : nullptr;
-}
-
-const ResolvedImage* find_resolution(const NodeSnapshot& snapshot, const std::string& image) {
-  const auto found = std::ranges::lower_bound(snapshot.resolved, image, {}, &ResolvedImage::image);
-  return found != snapshot.resolved.end() && found->image == image ? &*found : nullptr;
-}
 
 const Hold* find_hold(const NodeSnapshot& snapshot, const Digest& digest) {
   const auto found = std::ranges::lower_bound(snapshot.holds, digest, {}, &Hold::manifest_digest);

@@ -4,7 +4,7 @@
 
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::reclaim_test {
 namespace {
 
 using testing::digest;
@@ -218,4 +218,4 @@ TEST_CASE("layers whose size nobody has asked for") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::reclaim_test

@@ -33,6 +33,12 @@ enum class ErrorKind {
 /// Stable name of the kind, as it stands in logs and metrics: "NotFound".
 [[nodiscard]] const char* to_string(ErrorKind kind);
 
+/// It may work when tried again later, with nothing changed on our side.
+[[nodiscard]] constexpr bool is_transient(ErrorKind kind) {
+  return kind == ErrorKind::Unavailable || kind == ErrorKind::DeadlineExceeded ||
+         kind == ErrorKind::ResourceExhausted;
+}
+
 /// A failure with its cause, outside-in: "list images: connect: Permission denied".
 struct [[nodiscard]] Error {
   ErrorKind kind = ErrorKind::Internal;

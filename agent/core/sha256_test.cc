@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::sha256_test {
 
 TEST_CASE("sha256: published vectors and every padding edge") {
   struct Case {
@@ -47,4 +47,4 @@ TEST_CASE("chain id: hash of parent and diff id, prefixes included") {
         "sha256:ee90d7132b9e9a049b7b0a88db345ca31fb5e8a74a5ee57210478a9a2522d499");
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::sha256_test

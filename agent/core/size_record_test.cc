@@ -4,7 +4,7 @@
 
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::size_record_test {
 namespace {
 
 using testing::digest;
@@ -55,4 +55,4 @@ TEST_CASE("size records: sixteen shards by the first digit") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::size_record_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::stage_test {
 namespace {
 
 using testing::gib;
@@ -104,4 +104,4 @@ TEST_CASE("a queue warns, and the warning does not flap") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::stage_test

@@ -4,7 +4,9 @@
 
 #include <bit>
 
-namespace imagefs_guard {
+#include "agent/core/words.h"
+
+namespace imagefs_guard::threshold_test {
 namespace {
 
 ThresholdValue percent(float value) {
@@ -19,7 +21,6 @@ TEST_CASE("a threshold is the kubelet's quantity to the byte") {
     std::int64_t want;
   };
 
-  constexpr std::int64_t kGib = std::int64_t{1} << 30;
   const Case cases[] = {
       {"quantity", {.quantity = 104'857'600}, 1, 104'857'600},
       {"unset never fires", {}, 100 * kGib, 0},
@@ -57,4 +58,4 @@ TEST_CASE("the integer arithmetic is the kubelet's floating point") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::threshold_test

@@ -4,7 +4,7 @@
 
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::unpacked_size_test {
 namespace {
 
 using testing::gib;
@@ -269,4 +269,4 @@ TEST_CASE("absurd sizes saturate instead of overflowing") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::unpacked_size_test

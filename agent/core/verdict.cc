@@ -1,10 +1,11 @@
 #include "agent/core/verdict.h"
 
+#include "agent/core/words.h"
+
 namespace imagefs_guard {
 
 namespace {
 
-constexpr std::int64_t kGib = std::int64_t{1} << 30;
 constexpr std::int64_t kVolumeGibMaximum = 65'536;
 
 int rank(Verdict verdict) {

@@ -4,7 +4,7 @@
 
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::verdict_test {
 namespace {
 
 using testing::gib;
@@ -104,4 +104,4 @@ TEST_CASE("the smallest volume takes the peak beside what is used") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::verdict_test

@@ -6,8 +6,6 @@ namespace imagefs_guard {
 
 namespace {
 
-constexpr std::int64_t kGib = std::int64_t{1} << 30;
-
 std::string layers_text(const Demand& demand) {
   std::string text = std::to_string(demand.layers) +
                      (demand.layers == 1 ? " layer, " : " layers, ") +

@@ -4,7 +4,7 @@
 
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::words_test {
 namespace {
 
 using testing::gib;
@@ -102,4 +102,4 @@ TEST_CASE("people read GiB") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::words_test

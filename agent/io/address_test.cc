@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace imagefs_guard {
+namespace imagefs_guard::address_test {
 
 namespace {
 
@@ -86,4 +86,4 @@ TEST_CASE("what is not IP is not public") {
   CHECK(to_string(address) == "?");
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::address_test

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace imagefs_guard {
+namespace imagefs_guard::file_test {
 
 namespace {
 
@@ -54,4 +54,4 @@ TEST_CASE("a FIFO does not block") {
   CHECK(read_file(directory.file("fifo"), 10).value().empty());
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::file_test

@@ -12,6 +12,7 @@
 #include "agent/io/curl_multi.h"
 #include "agent/io/loop.h"
 #include "agent/wire/grpc_frame.h"
+#include "agent/wire/percent_encoding.h"
 
 namespace imagefs_guard {
 
@@ -52,33 +53,6 @@ ErrorKind kind_of_grpc_status(int status) {
     default:  // UNKNOWN, INTERNAL, DATA_LOSS and what may come
       return ErrorKind::Internal;
   }
-}
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') {
-    return c - '0';
-  }
-  if (c >= 'a' && c <= 'f') {
-    return c - 'a' + 10;
-  }
-  if (c >= 'A' && c <= 'F') {
-    return c - 'A' + 10;
-  }
-  return -1;
-}
-
-std::string percent_decode(std::string_view text) {
-  std::string decoded;
-  for (std::size_t i = 0; i < text.size() && decoded.size() < kStatusMessageLimit; ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && hex_value(text[i + 1]) >= 0 &&
-        hex_value(text[i + 2]) >= 0) {
-      decoded.push_back(static_cast<char>(hex_value(text[i + 1]) * 16 + hex_value(text[i + 2])));
-      i += 2;
-    } else {
-      decoded.push_back(text[i]);
-    }
-  }
-  return decoded;
 }
 
 enum class RequestSide { Closed, KeptOpen };
@@ -256,7 +230,7 @@ class GrpcTransfer final : public CurlTransfer {
       return value;
     };
     if (line.starts_with(kMessage)) {
-      grpc_message_ = percent_decode(value_after(kMessage));
+      grpc_message_ = percent_decode(value_after(kMessage).substr(0, kStatusMessageLimit));
     } else if (line.starts_with(kStatus)) {
       const std::string_view value = value_after(kStatus);
       int status = -1;

@@ -5,7 +5,7 @@
 #include "agent/io/loopback_server.h"
 #include "agent/io/run_until.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::http_curl_test {
 
 namespace {
 
@@ -252,4 +252,4 @@ TEST_CASE("AWS requests are signed") {
   CHECK_FALSE(contains(got->body, "secret"));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::http_curl_test

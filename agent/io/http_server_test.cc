@@ -13,7 +13,7 @@
 #include "agent/io/loop.h"
 #include "agent/io/run_until.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::http_server_test {
 
 namespace {
 
@@ -254,4 +254,4 @@ TEST_CASE("every address means both families") {
   }
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::http_server_test

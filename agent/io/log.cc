@@ -9,6 +9,7 @@
 
 #include "agent/core/time.h"
 #include "agent/io/log_line.h"
+#include "agent/io/loop.h"
 
 namespace imagefs_guard {
 
@@ -37,13 +38,6 @@ struct LogState {
 LogState& state() {
   static LogState log_state;
   return log_state;
-}
-
-Duration read_clock(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return std::chrono::seconds(time.tv_sec) +
-         std::chrono::duration_cast<Duration>(std::chrono::nanoseconds(time.tv_nsec));
 }
 
 EventBudget& budget_of(std::string_view event) {

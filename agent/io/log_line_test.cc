@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace imagefs_guard {
+namespace imagefs_guard::log_line_test {
 
 namespace {
 
@@ -79,4 +79,4 @@ TEST_CASE("levels are read by name") {
   CHECK(parse_log_level("Error") == std::nullopt);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::log_line_test

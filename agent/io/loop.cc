@@ -11,6 +11,13 @@
 
 namespace imagefs_guard {
 
+Duration read_clock(clockid_t clock) {
+  timespec time{};
+  VERIFY(clock_gettime(clock, &time) == 0);
+  return std::chrono::seconds(time.tv_sec) +
+         std::chrono::duration_cast<Duration>(std::chrono::nanoseconds(time.tv_nsec));
+}
+
 namespace {
 
 // Signals before curl's sockets (0 by default) before timers, so that ticks don't delay replies.
@@ -21,13 +28,6 @@ constexpr std::int64_t kTimerPriority = 10;
 constexpr std::int64_t kDeferredPriority = 20;
 // 0 would mean sd_event's default of 250 ms.
 constexpr std::uint64_t kTimerAccuracyMicroseconds = 1000;
-
-Duration read_clock(clockid_t clock) {
-  timespec time{};
-  VERIFY(clock_gettime(clock, &time) == 0);
-  return std::chrono::seconds(time.tv_sec) +
-         std::chrono::duration_cast<Duration>(std::chrono::nanoseconds(time.tv_nsec));
-}
 
 Error system_error(const char* call, int negative_errno) {
   return Error{ErrorKind::Internal, std::string(call) + ": " + std::strerror(-negative_errno)};

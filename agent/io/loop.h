@@ -23,6 +23,9 @@ class Timer {
   virtual void disarm() = 0;
 };
 
+/// Since the clock's epoch: CLOCK_MONOTONIC or CLOCK_REALTIME. For what has no loop at hand.
+[[nodiscard]] Duration read_clock(clockid_t clock);
+
 class EventLoop {
  public:
   static Result<std::unique_ptr<EventLoop>> create();

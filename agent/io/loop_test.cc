@@ -6,7 +6,7 @@
 #include <csignal>
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::loop_test {
 
 TEST_CASE("timers fire once, in order, and can be armed again") {
   const std::unique_ptr<EventLoop> loop = EventLoop::create().value();
@@ -69,4 +69,4 @@ TEST_CASE("signals arrive in the loop") {
   CHECK(loop->run() == 3);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::loop_test

@@ -13,19 +13,13 @@
 #include <cerrno>
 #include <string_view>
 
+#include "agent/core/text.h"
 #include "agent/core/verify.h"
 #include "agent/io/loop.h"
 
 namespace imagefs_guard {
 
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
-  return text;
-}
 
 class Server;
 

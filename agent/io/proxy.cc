@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
+#include "agent/core/text.h"
+
 namespace imagefs_guard {
 
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return result;
-}
 
 std::optional<std::string> first_set(const Environment& environment,
                                      std::initializer_list<const char*> names) {

@@ -4,7 +4,7 @@
 
 #include <map>
 
-namespace imagefs_guard {
+namespace imagefs_guard::proxy_test {
 
 namespace {
 
@@ -47,4 +47,4 @@ TEST_CASE("exceptions match whole labels") {
         std::nullopt);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::proxy_test

@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "agent/core/text.h"
 #include "agent/wire/percent_encoding.h"
 #include "agent/wire/registry_json.h"
 
@@ -15,7 +16,7 @@ namespace imagefs_guard {
 namespace {
 
 constexpr std::size_t kSecretBytesMinimum = 4;
-constexpr const char* kReplacement = "[redacted]";
+constexpr const char* kRedacted = "[redacted]";
 constexpr std::array<std::string_view, 5> kSecretHeaders = {"authorization",
                                                             "cookie",
                                                             "proxy-authorization",
@@ -25,34 +26,6 @@ constexpr std::array<std::string_view, 5> kSecretHeaders = {"authorization",
 /// X-Amz-Credential, Key-Pair-Id, sig, WebIdentityToken, refresh_token, password.
 constexpr std::array<std::string_view, 6> kSecretFields = {
     "credential", "key", "password", "secret", "sig", "token"};
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return result;
-}
-
-int hex_digit(char c) {
-  const std::size_t digit = std::string_view("0123456789abcdef").find(lower({&c, 1}));
-  return digit == std::string_view::npos ? -1 : static_cast<int>(digit);
-}
-
-/// "%2B" and "+" as servers read them; what is no escape stays.
-std::string percent_decode(std::string_view text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && hex_digit(text[i + 1]) >= 0 &&
-        hex_digit(text[i + 2]) >= 0) {
-      result += static_cast<char>(hex_digit(text[i + 1]) * 16 + hex_digit(text[i + 2]));
-      i += 2;
-    } else {
-      result += text[i];
-    }
-  }
-  return result;
-}
 
 /// JSON allows "\/", and some writers use it.
 std::string with_escaped_slashes(std::string_view text) {
@@ -129,8 +102,8 @@ void add_fields(std::set<std::string>& secrets, std::string_view fields) {
 void replace_all(std::string& text, const std::vector<std::string>& secrets) {
   for (const std::string& secret : secrets) {
     for (std::size_t at = text.find(secret); at != std::string::npos;
-         at = text.find(secret, at + std::string_view(kReplacement).size())) {
-      text.replace(at, secret.size(), kReplacement);
+         at = text.find(secret, at + std::string_view(kRedacted).size())) {
+      text.replace(at, secret.size(), kRedacted);
     }
   }
 }
@@ -145,8 +118,8 @@ void replace_signatures(std::string& text) {
          at = lowered.find(name, at)) {
       at += name.size();
       const std::size_t end = std::min(text.find_first_of("& \t\r\n\"'<>\\,;)", at), text.size());
-      text.replace(at, end - at, kReplacement);
-      lowered.replace(at, end - at, kReplacement);
+      text.replace(at, end - at, kRedacted);
+      lowered.replace(at, end - at, kRedacted);
     }
   }
 }

@@ -4,7 +4,7 @@
 
 #include "agent/wire/registry_json.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::redact_test {
 
 namespace {
 
@@ -107,4 +107,4 @@ TEST_CASE("the longest goes first, so that no end of it stays") {
   CHECK(response.body == "[redacted]");
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::redact_test

@@ -11,7 +11,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::api_client_test {
 namespace {
 
 using std::chrono::seconds;
@@ -246,4 +246,4 @@ TEST_CASE("percent_encode leaves only unreserved characters") {
   CHECK(percent_encode("a=b&c/d ü") == "a%3Db%26c%2Fd%20%C3%BC");
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::api_client_test

@@ -4,7 +4,7 @@
 
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::job_store_test {
 
 TEST_CASE("job store: the latest answer counts, doubts end with the next one") {
   FakeLoop loop;
@@ -49,4 +49,4 @@ TEST_CASE("job store: bounded in time and number") {
   CHECK(snapshot.pod_checks.empty());
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::job_store_test

@@ -11,7 +11,7 @@ namespace {
 /// A rival that was seen counts for so many renewals.
 constexpr int kRivalRenewals = 3;
 
-std::int64_t seconds(Duration duration) {
+std::int64_t whole_seconds(Duration duration) {
   return std::chrono::duration_cast<std::chrono::seconds>(duration).count();
 }
 
@@ -111,7 +111,7 @@ void LeaseKeeper::write(const std::string& holder) {
                                  .holder = holder,
                                  .acquire_time = acquire_time_,
                                  .transitions = transitions_,
-                                 .duration_seconds = seconds(options_.duration),
+                                 .duration_seconds = whole_seconds(options_.duration),
                                  .now = api_.loop().wall_now()});
   const MonotonicTime sent_at = api_.loop().now();
   std::string path = creates ? path_ : path_ + "/" + percent_encode(options_.name);

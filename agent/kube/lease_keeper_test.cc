@@ -6,7 +6,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::lease_keeper_test {
 namespace {
 
 constexpr const char* kPath = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/l";
@@ -108,4 +108,4 @@ TEST_CASE("a Lease that somebody deleted comes back") {
   CHECK(world.holder() == "a");
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::lease_keeper_test

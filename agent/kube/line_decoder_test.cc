@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace imagefs_guard {
+namespace imagefs_guard::line_decoder_test {
 namespace {
 
 struct Sink {
@@ -64,4 +64,4 @@ TEST_CASE("an error of the reader ends the feed, reset forgets half a line") {
   CHECK(sink.lines == std::vector<std::string>{"whole"});
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::line_decoder_test

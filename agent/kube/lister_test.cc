@@ -5,7 +5,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::lister_test {
 namespace {
 
 struct World {
@@ -73,4 +73,4 @@ TEST_CASE("lister: an error ends it, the next one begins anew") {
   CHECK(world.names.size() == 1);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::lister_test

@@ -7,7 +7,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::size_exchange_test {
 namespace {
 
 const std::string kMaps = "/api/v1/namespaces/ns/configmaps";
@@ -169,4 +169,4 @@ TEST_CASE("size exchange: a merged map that can't be read changes nothing") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::size_exchange_test

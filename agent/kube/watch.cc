@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 constexpr std::size_t kLineLimit = std::size_t{4} << 20;      // etcd refuses objects over 1.5 MiB
 constexpr std::size_t kListBodyLimit = std::size_t{8} << 20;  // as parse_json(): 737 pods of 11 KiB
-constexpr int kPageSize = 500;
+constexpr int kWatchPageSize = 500;
 constexpr int kSmallPageSize = 50;  // once a page was over the limit
 constexpr int kPageLimit = 64;
 constexpr Duration kListTimeout = seconds(60);
@@ -43,7 +43,7 @@ Watch::Watch(KubeApi& api, WatchSpec spec, WatchHandler& handler)
       handler_(handler),
       timer_(api.loop().make_timer("watch", [this] { on_timer(); })),
       lines_(kLineLimit),
-      page_size_(kPageSize),
+      page_size_(kWatchPageSize),
       backoff_(kBackoffFirst) {}
 
 void Watch::start() {

@@ -8,7 +8,7 @@
 #include "tests/unit/fake_kube_api.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::watch_test {
 namespace {
 
 using std::chrono::minutes;
@@ -260,4 +260,4 @@ TEST_CASE("the server's wish to wait is longer than the back-off") {
   CHECK(world.watch.synced());
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::watch_test

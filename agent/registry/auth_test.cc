@@ -9,7 +9,7 @@
 #include "tests/unit/fake_loop.h"
 #include "tests/unit/fake_registry.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::auth_test {
 
 namespace {
 
@@ -111,4 +111,4 @@ TEST_CASE("auth: the config file is read again, a broken one leaves what was the
   CHECK(*f.answer("reg.io/a", header) == "Basic " + base64_encode("u:2"));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::auth_test

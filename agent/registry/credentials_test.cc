@@ -9,7 +9,7 @@
 #include "tests/unit/fake_loop.h"
 #include "tests/unit/fake_registry.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::credentials_test {
 
 namespace {
 
@@ -241,4 +241,4 @@ TEST_CASE("credentials: endpoint overrides") {
   CHECK(endpoint_override(env.environment(), "AWS_ENDPOINT_URL_ECR").empty());
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::credentials_test

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/core/result.h"
+
 namespace imagefs_guard {
 
 namespace {
 
-constexpr Duration kAttemptFloor = std::chrono::seconds(60);
-constexpr Duration kTimeout = std::chrono::seconds(10);
+constexpr Duration kLoginRetryAfter = std::chrono::seconds(60);
+constexpr Duration kLoginTimeout = std::chrono::seconds(10);
 constexpr int kBackoffDoublings = 6;
 /// Pod authors choose hosts and so regions: more than AWS has would be somebody's play.
 constexpr std::size_t kLoginLimit = 64;
@@ -18,12 +20,7 @@ Duration backoff(int failures, std::mt19937_64& random) {
   const std::int64_t ceiling = std::int64_t{1'000'000} << std::min(failures, kBackoffDoublings);
   const std::int64_t wait =
       static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(ceiling));
-  return std::clamp<Duration>(Duration(wait), std::chrono::seconds(1), kAttemptFloor);
-}
-
-bool is_passing(ErrorKind kind) {
-  return kind == ErrorKind::ResourceExhausted || kind == ErrorKind::Unavailable ||
-         kind == ErrorKind::DeadlineExceeded;
+  return std::clamp<Duration>(Duration(wait), std::chrono::seconds(1), kLoginRetryAfter);
 }
 
 bool is_about_credentials(std::string_view code) {
@@ -85,7 +82,7 @@ bool EcrTokens::reject(const EcrHost& host, const std::string& basic) {
   if (login.basic != basic) {
     return true;  // a newer one is here already
   }
-  if (loop_.now() - login.obtained_at < kAttemptFloor) {
+  if (loop_.now() - login.obtained_at < kLoginRetryAfter) {
     return false;  // fresh: the registry refuses us for another reason
   }
   login.basic.clear();
@@ -117,7 +114,7 @@ void EcrTokens::request_token(Login& login,
   }
   request.body = "{}";
   request.body_limit = kAuthBytesLimit;
-  request.total_timeout = kTimeout;
+  request.total_timeout = kLoginTimeout;
   request.use_proxy = request.url.starts_with("https://");
   request.aws_signature = AwsSignature{.region = host.region,
                                        .service = "ecr",
@@ -162,8 +159,8 @@ void EcrTokens::finish(Login& login, Result<EcrToken> result) {
     login.failures = std::min(login.failures + 1, kBackoffDoublings);
     login.last_error = result.error();
     login.next_attempt =
-        now +
-        (is_passing(result.error().kind) ? backoff(login.failures, *setup_.random) : kAttemptFloor);
+        now + (is_transient(result.error().kind) ? backoff(login.failures, *setup_.random)
+                                                 : kLoginRetryAfter);
     const bool usable = !login.basic.empty() && now < login.expires_at;
     login.waiters.finish(usable ? Result<std::string>(login.basic)
                                 : Result<std::string>(std::move(result).error()));
@@ -171,11 +168,11 @@ void EcrTokens::finish(Login& login, Result<EcrToken> result) {
   }
   // An expiry in the past (or a clock that is wrong) must not become a loop of requests.
   const Duration lifetime =
-      std::max<Duration>(result->expires_at - loop_.wall_now(), kAttemptFloor);
+      std::max<Duration>(result->expires_at - loop_.wall_now(), kLoginRetryAfter);
   login.basic = result->basic;
   login.obtained_at = now;
   login.expires_at = now + lifetime;
-  login.renew_at = now + std::max<Duration>(lifetime / 2, kAttemptFloor);
+  login.renew_at = now + std::max<Duration>(lifetime / 2, kLoginRetryAfter);
   login.next_attempt.reset();
   login.last_error.reset();
   login.failures = 0;

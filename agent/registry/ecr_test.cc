@@ -9,7 +9,7 @@
 #include "tests/unit/fake_loop.h"
 #include "tests/unit/fake_registry.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::ecr_test {
 
 namespace {
 
@@ -198,4 +198,4 @@ TEST_CASE("ecr: everyone waits for one call") {
   CHECK(f.http.requests.size() == 1);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::ecr_test

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "agent/core/result.h"
 #include "agent/wire/tar_sample.h"
 
 namespace imagefs_guard {
@@ -18,12 +19,6 @@ constexpr std::int64_t kLargeBytes = std::int64_t{8} << 20;
 /// A piece of a table of contents: becomes some 3 MB of JSON, which take the loop about 10 ms.
 /// With kTocBytesLimit: at most 64 pieces.
 constexpr std::int64_t kTocPieceBytes = 256 * 1024;
-
-/// The registry may answer better later; what is wrong with the layer stays wrong.
-bool is_passing(ErrorKind kind) {
-  return kind == ErrorKind::Unavailable || kind == ErrorKind::DeadlineExceeded ||
-         kind == ErrorKind::ResourceExhausted;
-}
 
 }  // namespace
 
@@ -115,7 +110,7 @@ void LayerProbe::on_toc_piece(Result<std::string> piece) {
 /// No table: what does the blob itself say?
 void LayerProbe::after_toc(Error error) {
   toc_.reset();
-  if (is_passing(error.kind)) {
+  if (is_transient(error.kind)) {
     finish(std::move(error));
   } else if (question_.compression == LayerCompression::Gzip && trailer_.has_value()) {
     take_head({});  // its members are many, so neither trailer nor beginning tells more
@@ -130,7 +125,7 @@ void LayerProbe::ask_head() {
 }
 
 void LayerProbe::on_head(Result<std::string> head) {
-  if (!head && is_passing(head.error().kind) && !trailer_) {
+  if (!head && is_transient(head.error().kind) && !trailer_) {
     finish(std::move(head).error());
     return;
   }

@@ -11,7 +11,7 @@
 #include "tests/unit/fake_loop.h"
 #include "tests/unit/fake_registry.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::layer_probe_test {
 namespace {
 
 using testing::chunked_blob;
@@ -318,4 +318,4 @@ TEST_CASE("layer probe: nothing is asked without leave, and nothing is said afte
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::layer_probe_test

@@ -9,7 +9,7 @@
 #include "tests/unit/fake_loop.h"
 #include "tests/unit/fake_registry.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::layer_sizes_test {
 namespace {
 
 using testing::digest;
@@ -174,4 +174,4 @@ TEST_CASE("layer sizes: a registry that never answers makes room for others") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::layer_sizes_test

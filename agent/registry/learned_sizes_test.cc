@@ -5,7 +5,7 @@
 #include "agent/core/unpacked_size.h"
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::learned_sizes_test {
 namespace {
 
 using testing::digest;
@@ -189,4 +189,4 @@ TEST_CASE("learned sizes: what other nodes tell stands behind what was seen here
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::learned_sizes_test

@@ -6,7 +6,7 @@
 
 #include "agent/core/sha256.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::manifest_cache_test {
 
 namespace {
 
@@ -69,4 +69,4 @@ TEST_CASE("cache: touching never makes older") {
   CHECK(cache.manifests().size() == 1);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::manifest_cache_test

@@ -9,7 +9,7 @@
 #include "tests/unit/fake_loop.h"
 #include "tests/unit/fake_registry.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::manifest_store_test {
 
 namespace {
 
@@ -198,4 +198,4 @@ TEST_CASE("store: gone with fetches under way") {
   CHECK(!called);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::manifest_store_test

@@ -4,6 +4,8 @@
 #include <array>
 #include <cctype>
 
+#include "agent/core/text.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -12,10 +14,6 @@ constexpr std::size_t kNameLimit = 255;
 constexpr std::size_t kTagLimit = 128;
 constexpr std::size_t kReferenceLimit = 1024;
 constexpr std::size_t kHexDigest = 64;
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 bool is_lower(char c) {
   return c >= 'a' && c <= 'z';
@@ -74,11 +72,6 @@ bool is_tag(std::string_view text) {
   const auto is_word = [](char c) { return is_alphanumeric(c) || c == '_'; };
   return !text.empty() && text.size() <= kTagLimit && is_word(text[0]) &&
          std::ranges::all_of(text, [&](char c) { return is_word(c) || c == '.' || c == '-'; });
-}
-
-bool is_port(std::string_view text) {
-  constexpr std::size_t kDigits = 5;
-  return !text.empty() && text.size() <= kDigits && std::ranges::all_of(text, is_digit);
 }
 
 bool is_host_name(std::string_view host) {
@@ -145,6 +138,11 @@ void split_domain(std::string_view name, ImageReference& reference) {
 }
 
 }  // namespace
+
+bool is_port(std::string_view text) {
+  constexpr std::size_t kDigits = 5;
+  return !text.empty() && text.size() <= kDigits && std::ranges::all_of(text, is_digit);
+}
 
 Result<ImageReference> parse_image_reference(std::string_view text) {
   if (text.empty() || text.size() > kReferenceLimit) {

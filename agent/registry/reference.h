@@ -35,6 +35,9 @@ struct ImageReference {
 /// back unchanged.
 [[nodiscard]] std::string canonical_image_name(std::string_view text);
 
+/// One to five digits.
+[[nodiscard]] bool is_port(std::string_view text);
+
 /// A private ECR registry, by its host name alone.
 struct EcrHost {
   std::string account;

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::reference_test {
 
 namespace {
 
@@ -137,4 +137,4 @@ TEST_CASE("ecr api: by region and partition") {
   }
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::reference_test

@@ -12,7 +12,7 @@ namespace imagefs_guard {
 
 namespace {
 
-constexpr std::size_t kTagLimit = 1024;
+constexpr std::size_t kTagsMaximum = 1024;
 constexpr std::int64_t kRangeLimit = std::int64_t{1} << 20;
 
 Error mismatch(const std::string& what, const Digest& wanted, const Digest& got) {
@@ -309,12 +309,12 @@ std::optional<Digest> RegistryClient::known_digest(const ImageReference& referen
 }
 
 void RegistryClient::remember_tag(const std::string& key, const Digest& digest) {
-  if (tags_.size() >= kTagLimit) {
+  if (tags_.size() >= kTagsMaximum) {
     std::erase_if(tags_, [this](const auto& entry) {
       return loop_.now() - entry.second.resolved_at >= setup_.policy.tag_lifetime;
     });
   }
-  if (tags_.size() < kTagLimit) {
+  if (tags_.size() < kTagsMaximum) {
     tags_[key] = Tag{digest, loop_.now()};
   }
 }

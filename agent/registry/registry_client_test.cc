@@ -9,7 +9,7 @@
 #include "tests/unit/fake_loop.h"
 #include "tests/unit/fake_registry.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::registry_client_test {
 
 namespace {
 
@@ -327,4 +327,4 @@ TEST_CASE("client: ranges of a layer") {
   CHECK(answer->error().kind == ErrorKind::FailedPrecondition);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::registry_client_test

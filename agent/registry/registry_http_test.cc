@@ -9,7 +9,7 @@
 #include "tests/unit/fake_loop.h"
 #include "tests/unit/fake_registry.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::registry_http_test {
 
 namespace {
 
@@ -383,4 +383,4 @@ TEST_CASE("registry: gone before the answer") {
   CHECK(!called);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::registry_http_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace imagefs_guard {
+namespace imagefs_guard::target_test {
 
 namespace {
 
@@ -82,4 +82,4 @@ TEST_CASE("target: where a redirect or a token realm may lead") {
   CHECK(!may_follow(url("http://127.0.0.2:5602/token"), target("127.0.0.1:5000/a"), policy()));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::target_test

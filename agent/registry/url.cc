@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "agent/core/text.h"
+#include "agent/registry/reference.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -16,20 +19,6 @@ bool has_bad_bytes(std::string_view text) {
 
 std::string_view default_port(std::string_view scheme) {
   return scheme == "http" ? "80" : "443";
-}
-
-bool is_port(std::string_view text) {
-  constexpr std::size_t kDigits = 5;
-  return !text.empty() && text.size() <= kDigits &&
-         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return result;
 }
 
 }  // namespace

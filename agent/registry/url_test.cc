@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace imagefs_guard {
+namespace imagefs_guard::url_test {
 
 TEST_CASE("url: parts, defaults and refusals") {
   CHECK(parse_url("https://Registry.Corp/v2/?a=b#c") ==
@@ -46,4 +46,4 @@ TEST_CASE("url: percent encoding") {
   CHECK(percent_encode("\xc3\xa4") == "%C3%A4");
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::url_test

@@ -10,7 +10,7 @@
 #include "agent/runtime/hold.h"
 #include "agent/wire/cri.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::containerd_hold_test {
 
 namespace {
 
@@ -316,7 +316,7 @@ TEST_CASE("a release without a pull leaves nothing") {
   CHECK(*world.pull_result);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::containerd_hold_test
 
 int main(int argc, char** argv) {
   if (imagefs_guard::containerd_binary().empty()) {

@@ -6,7 +6,7 @@
 #include "agent/runtime/fake_containerd.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::containerd_test {
 
 namespace {
 
@@ -127,4 +127,4 @@ TEST_CASE("a call that is destroyed does not answer") {
   world.loop.run_ready();
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::containerd_test

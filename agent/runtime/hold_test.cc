@@ -5,7 +5,7 @@
 #include "agent/runtime/fake_containerd.h"
 #include "tests/unit/fake_loop.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::hold_test {
 
 namespace {
 
@@ -279,4 +279,4 @@ TEST_CASE("a pull whose refs have changed is held anew") {
   CHECK_FALSE(world.fake.is_held(config_ref(2).ref));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::hold_test

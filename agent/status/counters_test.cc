@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace imagefs_guard {
+namespace imagefs_guard::counters_test {
 
 TEST_CASE("a drain is counted once, by its owner") {
   AgentCounters counters;
@@ -40,4 +40,4 @@ TEST_CASE("cancels are counted by result, ticks by their time") {
   CHECK(counters.decide_times().count() == 1);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::counters_test

@@ -5,7 +5,7 @@
 #include "agent/status/metrics.h"
 #include "agent/status/readiness.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::pages_test {
 
 namespace {
 
@@ -173,4 +173,4 @@ TEST_CASE("what was not observed is absent") {
   CHECK(has(text, "imagefs_guard_pull_cancels_total{result=\"ok\"} 0\n"));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::pages_test

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "agent/wire/json.h"
+#include "agent/wire/json_text.h"
 #include "agent/wire/kube_patch.h"
 #include "agent/wire/lease_json.h"
 
@@ -14,15 +15,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kOwnPrefix = "imagefs-guard.io/";
+constexpr std::string_view kOwnAnnotations = "imagefs-guard.io/";
 constexpr std::string_view kLeasePrefix = "imagefs-guard.io-";
 constexpr const char* kCondition = "ImageFilesystemRisk";
 /// A page has at most 500 items; a server that ignores that is not followed for ever.
 constexpr std::size_t kPageItemsMaximum = 20'000;
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 Result<ListMetadata> read_page(std::string_view json, const std::function<void(JsonView)>& visit) {
   const JsonDocument document = TRY(parse_kube_object(json));
@@ -42,7 +39,7 @@ Result<ListMetadata> read_page(std::string_view json, const std::function<void(J
 /// Removes what is under our prefix, each with a test of what it was.
 void remove_own(JsonView map, const char* name, Json& operations) {
   map.for_each_member([&](std::string_view key, JsonView value) {
-    if (!key.starts_with(kOwnPrefix)) {
+    if (!key.starts_with(kOwnAnnotations)) {
       return;
     }
     const std::string path = json_pointer({"metadata", name, std::string(key)});
@@ -125,7 +122,7 @@ Result<NodeCleaning> clean_node_patches(std::string_view node_json,
     Json patch =
         Json::array({Json{{"op", "test"}, {"path", "/metadata/uid"}, {"value", action.uid}}});
     patch.insert(patch.end(), operations.begin(), operations.end());
-    cleaning.node_patch = dump(patch);
+    cleaning.node_patch = compact_text(patch);
   }
   const JsonView conditions = document.root()["status"]["conditions"];
   for (std::size_t i = 0; i < conditions.size(); ++i) {
@@ -133,7 +130,8 @@ Result<NodeCleaning> clean_node_patches(std::string_view node_json,
       const Json removal = {{"$patch", "delete"}, {"type", kCondition}};
       Json status = Json::object();
       status["conditions"] = Json::array({removal});
-      cleaning.status_patch = dump(Json{{"metadata", {{"uid", action.uid}}}, {"status", status}});
+      cleaning.status_patch =
+          compact_text(Json{{"metadata", {{"uid", action.uid}}}, {"status", status}});
     }
   }
   return cleaning;

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace imagefs_guard {
+namespace imagefs_guard::cluster_json_test {
 
 TEST_CASE("cluster: nodes, agents' pods and Leases, page by page") {
   std::vector<MarkedNode> nodes;
@@ -82,4 +82,4 @@ TEST_CASE("clean a node: nothing to do, and another node of that name") {
   CHECK(other.error().kind == ErrorKind::FailedPrecondition);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::cluster_json_test

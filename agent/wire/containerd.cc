@@ -14,20 +14,6 @@ Error too_many(const char* what, std::size_t limit) {
                std::string("more than ") + std::to_string(limit) + " " + what};
 }
 
-/// The only field that interests: the nested message with that number.
-Result<std::string_view> nested(std::string_view message, std::uint32_t number) {
-  std::string_view inner;
-  TRY(read_message(message, [&](protozero::pbf_reader& reader) -> Result<void> {
-    if (reader.tag() == number) {
-      inner = take_bytes(reader);
-    } else {
-      reader.skip();
-    }
-    return {};
-  }));
-  return inner;
-}
-
 /// Calls `element(view)` for each element of repeated message field 1.
 template <typename Element>
 Result<void> read_elements(std::string_view message, Element&& element) {

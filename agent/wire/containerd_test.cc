@@ -8,7 +8,7 @@
 
 #include "agent/wire/cri.h"
 
-namespace imagefs_guard::wire {
+namespace imagefs_guard::wire::containerd_test {
 
 namespace {
 
@@ -369,4 +369,4 @@ TEST_CASE("lists have limits") {
   CHECK(decode_ingests(many, ingests).error().kind == ErrorKind::ResourceExhausted);
 }
 
-}  // namespace imagefs_guard::wire
+}  // namespace imagefs_guard::wire::containerd_test

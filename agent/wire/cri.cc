@@ -11,20 +11,6 @@ Error too_many(const char* what) {
   return Error{ErrorKind::ResourceExhausted, std::string("too many ") + what};
 }
 
-/// The nested message with that number, or empty.
-Result<std::string_view> nested(std::string_view message, std::uint32_t number) {
-  std::string_view inner;
-  TRY(read_message(message, [&](protozero::pbf_reader& reader) -> Result<void> {
-    if (reader.tag() == number) {
-      inner = take_bytes(reader);
-    } else {
-      reader.skip();
-    }
-    return {};
-  }));
-  return inner;
-}
-
 /// Value of a UInt64Value message.
 Result<std::int64_t> decode_wrapped(std::string_view message) {
   std::int64_t value = 0;

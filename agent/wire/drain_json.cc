@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "agent/wire/json.h"
+#include "agent/wire/json_text.h"
 #include "agent/wire/kube_json.h"
 #include "agent/wire/kube_patch.h"
 #include "agent/wire/time_text.h"
@@ -20,14 +21,6 @@ constexpr int kRecordVersion = 1;
 constexpr std::size_t kRecordBytesLimit = std::size_t{16} << 10;
 constexpr std::size_t kRecordsLimit = 64;
 constexpr std::size_t kMessageLimit = 1024;
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-Json test_operation(const std::string& path, const Json& value) {
-  return Json{{"op", "test"}, {"path", path}, {"value", value}};
-}
 
 Json operation(const char* op, const std::string& path, const Json& value) {
   return Json{{"op", op}, {"path", path}, {"value", value}};
@@ -117,15 +110,15 @@ HoldRecord parse_hold_record(std::string_view text) {
 }
 
 std::string hold_record_text(const HoldRecord& record) {
-  return dump(Json{{"v", record.version},
-                   {"token", record.token},
-                   {"node", record.node},
-                   {"nodeUID", record.node_uid},
-                   {"pod", record.pod},
-                   {"podUID", record.pod_uid},
-                   {"since", format_rfc3339(record.since)},
-                   {"resumeBy", format_rfc3339(record.resume_by)},
-                   {"image", record.image}});
+  return compact_text(Json{{"v", record.version},
+                           {"token", record.token},
+                           {"node", record.node},
+                           {"nodeUID", record.node_uid},
+                           {"pod", record.pod},
+                           {"podUID", record.pod_uid},
+                           {"since", format_rfc3339(record.since)},
+                           {"resumeBy", format_rfc3339(record.resume_by)},
+                           {"image", record.image}});
 }
 
 DrainRecords parse_drain_records(std::string_view text) {
@@ -162,7 +155,7 @@ std::string drain_records_text(const std::vector<DrainRecord>& drains) {
                         {"ownerUID", drain.owner_uid},
                         {"podUID", drain.pod_uid}});
   }
-  return dump(Json{{"v", kRecordVersion}, {"drains", list}});
+  return compact_text(Json{{"v", kRecordVersion}, {"drains", list}});
 }
 
 Result<std::string> suspend_patch(std::string_view job_json, const SuspendJob& action) {
@@ -179,7 +172,7 @@ Result<std::string> suspend_patch(std::string_view job_json, const SuspendJob& a
       operation("add", annotation_path(kDrainedKey), drain_records_text(action.drains)));
   patch.push_back(operation("add", label_path(kHoldKey), "true"));
   patch.push_back(operation("add", "/spec/suspend", true));
-  return dump(patch);
+  return compact_text(patch);
 }
 
 Result<std::string> resume_patch(std::string_view job_json, const ResumeJob& action) {
@@ -197,7 +190,7 @@ Result<std::string> resume_patch(std::string_view job_json, const ResumeJob& act
   if (job.labels.contains(kHoldKey)) {
     patch.push_back(Json{{"op", "remove"}, {"path", label_path(kHoldKey)}});
   }
-  return dump(patch);
+  return compact_text(patch);
 }
 
 Result<std::string> drain_record_patch(std::string_view job_json, const RecordDrain& action) {
@@ -211,7 +204,7 @@ Result<std::string> drain_record_patch(std::string_view job_json, const RecordDr
   Json patch = patch_head(job_json, job);
   patch.push_back(
       operation("add", annotation_path(kDrainedKey), drain_records_text(action.drains)));
-  return dump(patch);
+  return compact_text(patch);
 }
 
 std::string node_drain_record_patch(const RecordDrain& action) {
@@ -219,7 +212,7 @@ std::string node_drain_record_patch(const RecordDrain& action) {
   annotations[kDrainedKey] = drain_records_text(action.drains);
   Json metadata = Json::object();
   metadata["annotations"] = annotations;
-  return dump(Json{{"metadata", metadata}});
+  return compact_text(Json{{"metadata", metadata}});
 }
 
 std::string disruption_patch(const MarkDisruption& action, WallTime now) {
@@ -230,19 +223,19 @@ std::string disruption_patch(const MarkDisruption& action, WallTime now) {
                           {"lastTransitionTime", format_rfc3339(now)}};
   Json status = Json::object();
   status["conditions"] = Json::array({condition});
-  return dump(Json{{"metadata", {{"uid", action.pod.uid}}}, {"status", status}});
+  return compact_text(Json{{"metadata", {{"uid", action.pod.uid}}}, {"status", status}});
 }
 
 std::string delete_pod_body(const DeletePreconditions& preconditions) {
   Json body = delete_options(preconditions);
   body["gracePeriodSeconds"] = 1;
-  return dump(body);
+  return compact_text(body);
 }
 
 std::string delete_job_body(const DeletePreconditions& preconditions) {
   Json body = delete_options(preconditions);
   body["propagationPolicy"] = "Foreground";
-  return dump(body);
+  return compact_text(body);
 }
 
 }  // namespace imagefs_guard

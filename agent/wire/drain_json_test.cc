@@ -7,7 +7,7 @@
 #include "agent/core/drain.h"
 #include "agent/wire/kube_json.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::drain_json_test {
 namespace {
 
 constexpr WallTime kTime{std::chrono::seconds(1'767'323'045)};  // 2026-01-02T03:04:05Z
@@ -214,4 +214,4 @@ TEST_CASE("disruption and deletes: pinned by uid and version") {
                   ->disruption_target);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::drain_json_test

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace imagefs_guard::wire {
+namespace imagefs_guard::wire::grpc_frame_test {
 
 namespace {
 
@@ -70,4 +70,4 @@ TEST_CASE("a stream that ends inside a frame is noticed, and a handler can stop"
   CHECK(messages == 1);
 }
 
-}  // namespace imagefs_guard::wire
+}  // namespace imagefs_guard::wire::grpc_frame_test

@@ -9,10 +9,10 @@ namespace imagefs_guard {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
-const json* as_json(const void* node) {
-  return static_cast<const json*>(node);
+const Json* as_json(const void* node) {
+  return static_cast<const Json*>(node);
 }
 
 /// Bounds the nesting before the parser sees it. Brackets inside strings don't count.
@@ -40,15 +40,15 @@ bool deeper_than(std::string_view text, int limit) {
   return false;
 }
 
-bool keep_all(int /*depth*/, json::parse_event_t /*event*/, json& /*parsed*/) {
+bool keep_all(int /*depth*/, Json::parse_event_t /*event*/, Json& /*parsed*/) {
   return true;
 }
 
-bool skip_managed_fields(int /*depth*/, json::parse_event_t event, json& parsed) {
-  return event != json::parse_event_t::key || parsed != "managedFields";
+bool skip_managed_fields(int /*depth*/, Json::parse_event_t event, Json& parsed) {
+  return event != Json::parse_event_t::key || parsed != "managedFields";
 }
 
-using Filter = bool (*)(int, json::parse_event_t, json&);
+using Filter = bool (*)(int, Json::parse_event_t, Json&);
 
 Result<JsonDocument> parse_filtered(std::string_view text, JsonLimits limits, Filter filter) {
   if (text.size() > limits.bytes) {
@@ -61,11 +61,11 @@ Result<JsonDocument> parse_filtered(std::string_view text, JsonLimits limits, Fi
                  "JSON nested deeper than " + std::to_string(limits.depth)};
   }
   try {
-    auto root = std::make_shared<json>();
+    auto root = std::make_shared<Json>();
     if (filter == keep_all) {
-      *root = json::parse(text, nullptr, false);
+      *root = Json::parse(text, nullptr, false);
     } else {
-      *root = json::parse(text, filter, false);
+      *root = Json::parse(text, filter, false);
     }
     if (root->is_discarded()) {
       return Error{ErrorKind::InvalidArgument, "not JSON"};
@@ -102,7 +102,7 @@ JsonView JsonView::operator[](std::string_view key) const {
   if (!is_object()) {
     return {};
   }
-  const auto& object = *as_json(node_)->get_ptr<const json::object_t*>();
+  const auto& object = *as_json(node_)->get_ptr<const Json::object_t*>();
   const auto found = object.find(key);
   return found == object.end() ? JsonView() : JsonView(&found->second);
 }
@@ -115,7 +115,7 @@ JsonView JsonView::at(std::size_t index) const {
   if (!is_array()) {
     return {};
   }
-  const auto& array = *as_json(node_)->get_ptr<const json::array_t*>();
+  const auto& array = *as_json(node_)->get_ptr<const Json::array_t*>();
   return index < array.size() ? JsonView(&array[index]) : JsonView();
 }
 
@@ -123,13 +123,13 @@ void JsonView::for_each_member(const std::function<void(std::string_view, JsonVi
   if (!is_object()) {
     return;
   }
-  for (const auto& [key, value] : *as_json(node_)->get_ptr<const json::object_t*>()) {
+  for (const auto& [key, value] : *as_json(node_)->get_ptr<const Json::object_t*>()) {
     visit(key, JsonView(&value));
   }
 }
 
 std::string_view JsonView::text() const {
-  return is_string() ? std::string_view(*as_json(node_)->get_ptr<const json::string_t*>())
+  return is_string() ? std::string_view(*as_json(node_)->get_ptr<const Json::string_t*>())
                      : std::string_view();
 }
 
@@ -137,13 +137,13 @@ std::optional<std::int64_t> JsonView::integer() const {
   if (node_ == nullptr || !as_json(node_)->is_number_integer()) {
     return std::nullopt;
   }
-  if (const auto* value = as_json(node_)->get_ptr<const json::number_unsigned_t*>()) {
+  if (const auto* value = as_json(node_)->get_ptr<const Json::number_unsigned_t*>()) {
     if (*value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
       return std::nullopt;
     }
     return static_cast<std::int64_t>(*value);
   }
-  return *as_json(node_)->get_ptr<const json::number_integer_t*>();
+  return *as_json(node_)->get_ptr<const Json::number_integer_t*>();
 }
 
 std::optional<double> JsonView::number() const {
@@ -157,7 +157,7 @@ std::optional<bool> JsonView::boolean() const {
   if (node_ == nullptr || !as_json(node_)->is_boolean()) {
     return std::nullopt;
   }
-  return *as_json(node_)->get_ptr<const json::boolean_t*>();
+  return *as_json(node_)->get_ptr<const Json::boolean_t*>();
 }
 
 std::string JsonView::scalar_text() const {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace imagefs_guard {
+namespace imagefs_guard::json_test {
 
 TEST_CASE("json: absent, wrong and unfitting values all read as absent") {
   const auto document = parse_json(
@@ -65,4 +65,4 @@ TEST_CASE("json: managedFields is skipped in Kubernetes objects only") {
   CHECK(skipped->root()["spec"]["y"].at(1)["z"].integer() == 2);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::json_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::kube_json_test {
 
 namespace {
 
@@ -248,4 +248,4 @@ TEST_CASE("api status: a Status, or whatever came instead") {
   CHECK(parse_api_status(std::string(5000, 'x')).message.size() == 200);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::kube_json_test

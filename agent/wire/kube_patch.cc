@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "agent/wire/json_text.h"
 #include "agent/wire/time_text.h"
 
 namespace imagefs_guard {
@@ -15,11 +16,6 @@ constexpr std::size_t kNoteLimit = 1024;  // events.k8s.io/v1 validation, as the
 constexpr std::size_t kEventTextLimit = 128;
 constexpr std::size_t kConditionMessageLimit = std::size_t{32} << 10;
 constexpr const char* kConditionType = "ImageFilesystemRisk";
-
-/// Never throws on bytes that are no UTF-8.
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 const char* effect_name(TaintEffect effect) {
   switch (effect) {
@@ -48,10 +44,6 @@ const char* status_name(ConditionStatus status) {
 std::string text_of(const Json& object, const char* key) {
   const auto it = object.is_object() ? object.find(key) : object.end();
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
-}
-
-Json test_operation(const std::string& path, const Json& value) {
-  return Json{{"op", "test"}, {"path", path}, {"value", value}};
 }
 
 Json add_operation(const std::string& path, const Json& value) {
@@ -162,7 +154,7 @@ Result<std::optional<std::string>> taint_patch(std::string_view node_json, const
     const Json list = Json::array({wanted_taint(wanted)});
     patch.push_back(has_spec ? add_operation("/spec/taints", list)
                              : add_operation("/spec", Json{{"taints", list}}));
-    return std::optional(dump(patch));
+    return std::optional(compact_text(patch));
   }
   const Json operations = taint_operations(taints, wanted);
   if (operations.empty()) {
@@ -170,7 +162,7 @@ Result<std::optional<std::string>> taint_patch(std::string_view node_json, const
   }
   patch.push_back(test_operation("/spec/taints", taints));
   patch.insert(patch.end(), operations.begin(), operations.end());
-  return std::optional(dump(patch));
+  return std::optional(compact_text(patch));
 }
 
 std::string metadata_patch(const SetNodeMetadata& wanted) {
@@ -181,7 +173,7 @@ std::string metadata_patch(const SetNodeMetadata& wanted) {
   if (!wanted.annotations.empty()) {
     metadata["annotations"] = nullable_members(wanted.annotations);
   }
-  return dump(Json{{"metadata", metadata}});
+  return compact_text(Json{{"metadata", metadata}});
 }
 
 std::string condition_patch(const SetCondition& wanted, WallTime now) {
@@ -197,7 +189,7 @@ std::string condition_patch(const SetCondition& wanted, WallTime now) {
   }
   Json status = Json::object();
   status["conditions"] = Json::array({condition});
-  return dump(Json{{"status", status}});
+  return compact_text(Json{{"status", status}});
 }
 
 std::string event_body(const EmitEvent& event, const EventOrigin& origin) {
@@ -224,7 +216,7 @@ std::string event_body(const EmitEvent& event, const EventOrigin& origin) {
       {"reportingInstance", cut_utf8(origin.reporting_instance, kEventTextLimit)},
       {"regarding", regarding},
   };
-  return dump(body);
+  return compact_text(body);
 }
 
 std::string event_namespace(const ObjectReference& regarding) {
@@ -233,7 +225,7 @@ std::string event_namespace(const ObjectReference& regarding) {
 
 std::string event_series_patch(std::int64_t count, WallTime now) {
   const Json series = {{"count", count}, {"lastObservedTime", format_rfc3339_micro(now)}};
-  return dump(Json{{"series", series}});
+  return compact_text(Json{{"series", series}});
 }
 
 std::string json_pointer(const std::vector<std::string>& path) {

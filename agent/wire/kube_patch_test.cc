@@ -6,7 +6,7 @@
 
 #include "agent/wire/json.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::kube_patch_test {
 namespace {
 
 constexpr const char* kKey = "example.io/guard";
@@ -222,4 +222,4 @@ TEST_CASE("cut_utf8 cuts between characters and replaces what is none") {
   }
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::kube_patch_test

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace imagefs_guard {
+namespace imagefs_guard::kubelet_config_test {
 
 namespace {
 
@@ -152,4 +152,4 @@ TEST_CASE("kubelet: bad files, one sentence") {
   }
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::kubelet_config_test

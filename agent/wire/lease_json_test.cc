@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace imagefs_guard {
+namespace imagefs_guard::lease_json_test {
 
 TEST_CASE("lease: written, read") {
   const WallTime now{std::chrono::seconds(1'767'323'045)};
@@ -40,4 +40,4 @@ TEST_CASE("lease: lists, and what is none") {
   CHECK_FALSE(parse_lease("{}"));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::lease_json_test

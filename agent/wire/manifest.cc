@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "agent/core/sha256.h"
+#include "agent/core/text.h"
 #include "agent/wire/json.h"
 
 namespace imagefs_guard {
@@ -27,16 +28,8 @@ Error invalid(const std::string& what) {
   return Error{ErrorKind::InvalidArgument, what};
 }
 
-std::string quoted(std::string_view text) {
+std::string excerpt(std::string_view text) {
   return "\"" + std::string(text.substr(0, kExcerpt)) + "\"";
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return result;
 }
 
 // ---- media types -------------------------------------------------------------------------------
@@ -204,7 +197,7 @@ Result<void> refuse_odd_case(JsonView object, const std::string& what) {
       }
     }
   });
-  return odd.empty() ? Result<void>() : invalid(what + ": a member named " + quoted(odd));
+  return odd.empty() ? Result<void>() : invalid(what + ": a member named " + excerpt(odd));
 }
 
 struct Descriptor {
@@ -226,7 +219,7 @@ Result<Descriptor> read_descriptor(JsonView view, const std::string& what) {
     if (digest_text.starts_with("sha512:")) {
       return Error{ErrorKind::Unimplemented, what + ": sha512 digests are not supported"};
     }
-    return invalid(what + ": " + quoted(digest_text) + " is no sha256 digest");
+    return invalid(what + ": " + excerpt(digest_text) + " is no sha256 digest");
   }
   descriptor.digest = *digest;
   const std::optional<std::int64_t> bytes = view["size"].integer();
@@ -339,7 +332,7 @@ Result<void> refuse_artifact(JsonView root) {
   if (!is_config_type(config_type) && !(config_type.empty() && artifact_type.empty())) {
     return Error{ErrorKind::Unimplemented,
                  "an artifact, not an image: " +
-                     quoted(artifact_type.empty() ? config_type : artifact_type)};
+                     excerpt(artifact_type.empty() ? config_type : artifact_type)};
   }
   return {};
 }
@@ -406,7 +399,7 @@ Result<BodyKind> kind_of(JsonView root, std::string_view content_type) {
   const bool says_manifest = is_manifest_type(declared) || is_manifest_type(sent);
   if ((says_index && (says_manifest || has_manifest_members)) ||
       (says_manifest && has_index_members)) {
-    return invalid("declared as " + quoted(declared.empty() ? sent : declared) +
+    return invalid("declared as " + excerpt(declared.empty() ? sent : declared) +
                    ", but the content is something else");
   }
   if (has_index_members) {
@@ -416,7 +409,7 @@ Result<BodyKind> kind_of(JsonView root, std::string_view content_type) {
     return BodyKind::Manifest;
   }
   if (!declared.empty() && !says_index && !says_manifest) {
-    return Error{ErrorKind::Unimplemented, "media type " + quoted(declared)};
+    return Error{ErrorKind::Unimplemented, "media type " + excerpt(declared)};
   }
   return invalid("neither an index nor a manifest");
 }
@@ -481,7 +474,7 @@ Result<ImageConfig> parse_image_config(std::string_view bytes) {
   for (std::size_t i = 0; i < diff_ids.size(); ++i) {
     const std::optional<Digest> diff_id = parse_digest(diff_ids.at(i).text());
     if (!diff_id) {
-      return invalid("rootfs.diff_ids: " + quoted(diff_ids.at(i).scalar_text()) +
+      return invalid("rootfs.diff_ids: " + excerpt(diff_ids.at(i).scalar_text()) +
                      " is no sha256 digest");
     }
     config.diff_ids.push_back(*diff_id);

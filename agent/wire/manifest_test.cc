@@ -7,7 +7,7 @@
 
 #include "agent/core/sha256.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::manifest_test {
 
 namespace {
 
@@ -399,4 +399,4 @@ TEST_CASE("config: refused") {
   }
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::manifest_test

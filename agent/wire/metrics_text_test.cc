@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace imagefs_guard {
+namespace imagefs_guard::metrics_text_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -72,4 +72,4 @@ TEST_CASE("the format is what was asked for") {
         MetricsFormat::OpenMetrics);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::metrics_text_test

@@ -1,7 +1,23 @@
 // untested: registry/url_test.cc has its cases.
 #include "agent/wire/percent_encoding.h"
 
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
 namespace imagefs_guard {
+namespace {
+
+/// The byte that two hexadecimal digits at the front stand for.
+std::optional<char> hex_byte(std::string_view text) {
+  unsigned value = 0;
+  const char* end = text.data() + std::min<std::size_t>(text.size(), 2);
+  const auto [stop, error] = std::from_chars(text.data(), end, value, 16);
+  return error == std::errc() && stop == text.data() + 2 ? std::optional(static_cast<char>(value))
+                                                         : std::nullopt;
+}
+
+}  // namespace
 
 std::string percent_encode(std::string_view text) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
@@ -20,6 +36,17 @@ std::string percent_encode(std::string_view text) {
     encoded += kHex[byte & 15U];
   }
   return encoded;
+}
+
+std::string percent_decode(std::string_view text) {
+  std::string decoded;
+  decoded.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::optional<char> byte = text[i] == '%' ? hex_byte(text.substr(i + 1)) : std::nullopt;
+    decoded += byte.value_or(text[i]);
+    i += byte.has_value() ? 2 : 0;
+  }
+  return decoded;
 }
 
 }  // namespace imagefs_guard

@@ -9,4 +9,7 @@ namespace imagefs_guard {
 /// Encodes everything but unreserved characters (RFC 3986).
 [[nodiscard]] std::string percent_encode(std::string_view text);
 
+/// Decodes what is well-formed and keeps the rest as it is.
+[[nodiscard]] std::string percent_decode(std::string_view text);
+
 }  // namespace imagefs_guard

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "agent/core/text.h"
 #include "agent/wire/quantity.h"
 
 namespace imagefs_guard {
@@ -43,7 +44,7 @@ std::string at_line(const YAML::Node& node) {
 }
 
 /// What stands before an @ may be a password, and the sentence goes to log and Event.
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   constexpr std::size_t kLimit = 60;
   const std::size_t at = text.rfind('@');
   if (at != std::string::npos) {
@@ -79,14 +80,14 @@ Result<std::string> read_scalar(const YAML::Node& node, const char* expected) {
 Result<std::int64_t> read_bytes(const YAML::Node& node) {
   const std::string text = TRY(read_scalar(node, "a quantity such as 512Mi"));
   if (text.ends_with('%')) {
-    return wrong(quoted(text) + " is a percentage; a quantity such as 512Mi is needed here");
+    return wrong(in_quotes(text) + " is a percentage; a quantity such as 512Mi is needed here");
   }
   const Result<std::int64_t> bytes = parse_quantity(text);
   if (!bytes) {
-    return wrong(quoted(text) + " is no quantity; write one such as 512Mi or 2G");
+    return wrong(in_quotes(text) + " is no quantity; write one such as 512Mi or 2G");
   }
   if (*bytes < 0) {
-    return wrong(quoted(text) + " is less than 0");
+    return wrong(in_quotes(text) + " is less than 0");
   }
   return *bytes;
 }
@@ -96,7 +97,7 @@ Result<ThresholdValue> read_threshold(const YAML::Node& node) {
   if (text.ends_with('%')) {
     const Result<std::uint32_t> bits = parse_percentage(text);
     if (!bits) {
-      return wrong(quoted(text) + " is no percentage between 0% and 100%");
+      return wrong(in_quotes(text) + " is no percentage between 0% and 100%");
     }
     return ThresholdValue{.quantity = 0, .fraction_bits = *bits};
   }
@@ -107,10 +108,10 @@ Result<Duration> read_duration(const YAML::Node& node) {
   const std::string text = TRY(read_scalar(node, "a duration such as 10s"));
   const Result<Duration> duration = parse_duration(text);
   if (!duration) {
-    return wrong(quoted(text) + " is no duration; write one such as 10s, 5m or 1h30m");
+    return wrong(in_quotes(text) + " is no duration; write one such as 10s, 5m or 1h30m");
   }
   if (*duration < Duration{}) {
-    return wrong(quoted(text) + " is less than 0");
+    return wrong(in_quotes(text) + " is less than 0");
   }
   return *duration;
 }
@@ -121,7 +122,7 @@ Result<bool> read_bool(const YAML::Node& node) {
     return text.error();
   }
   if (*text != "true" && *text != "false") {
-    return wrong(quoted(*text) + " is neither true nor false");
+    return wrong(in_quotes(*text) + " is neither true nor false");
   }
   return *text == "true";
 }
@@ -131,7 +132,7 @@ Result<std::int32_t> read_int32(const YAML::Node& node) {
   std::int32_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    return wrong(quoted(text) + " is no whole number of 32 bits");
+    return wrong(in_quotes(text) + " is no whole number of 32 bits");
   }
   return value;
 }
@@ -144,7 +145,7 @@ Result<std::string> read_url(const YAML::Node& node) {
   std::string text = TRY(read_scalar(node, "a URL"));
   const bool is_url = text.starts_with("https://") || text.starts_with("http://");
   if (!text.empty() && (!is_url || text.find_first_of(" ?#@") != std::string::npos)) {
-    return wrong(quoted(text) + " is no URL such as https://host:port");
+    return wrong(in_quotes(text) + " is no URL such as https://host:port");
   }
   while (text.ends_with('/')) {
     text.pop_back();
@@ -158,7 +159,7 @@ Result<std::string> read_path(const YAML::Node& node) {
   }
   std::string text = TRY(read_scalar(node, "a path"));
   if (!text.empty() && !text.starts_with('/')) {
-    return wrong(quoted(text) + " is no absolute path");
+    return wrong(in_quotes(text) + " is no absolute path");
   }
   return text;
 }
@@ -189,7 +190,7 @@ Result<std::vector<std::string>> read_hosts(const YAML::Node& node) {
   std::vector<std::string> hosts = TRY(read_names(node, "hosts"));
   for (std::string& host : hosts) {
     if (host.find_first_of("/ @*") != std::string::npos) {
-      return wrong(quoted(host) + " is no host or host:port (no scheme, path or wildcard)");
+      return wrong(in_quotes(host) + " is no host or host:port (no scheme, path or wildcard)");
     }
     std::ranges::transform(host, host.begin(), [](char c) {
       return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -225,7 +226,7 @@ Result<std::vector<LabelMatch>> read_label_matches(const YAML::Node& node) {
 Result<void> read_mode(const YAML::Node& node, Policy& policy) {
   const std::string text = TRY(read_scalar(node, "enforce or observe"));
   if (text != "enforce" && text != "observe") {
-    return wrong(quoted(text) + " is neither enforce nor observe");
+    return wrong(in_quotes(text) + " is neither enforce nor observe");
   }
   policy.mode = text == "enforce" ? Mode::Enforce : Mode::Observe;
   return {};
@@ -234,7 +235,7 @@ Result<void> read_mode(const YAML::Node& node, Policy& policy) {
 Result<void> read_tick_interval(const YAML::Node& node, Policy& policy) {
   policy.tick_interval = TRY(read_duration(node));
   if (policy.tick_interval < kTickMinimum || policy.tick_interval > kTickMaximum) {
-    return wrong(quoted(node.Scalar()) + " is not between 1s and 5m");
+    return wrong(in_quotes(node.Scalar()) + " is not between 1s and 5m");
   }
   return {};
 }
@@ -242,7 +243,7 @@ Result<void> read_tick_interval(const YAML::Node& node, Policy& policy) {
 Result<void> read_manifest_retry(const YAML::Node& node, Policy& policy) {
   policy.manifest_retry = TRY(read_duration(node));
   if (policy.manifest_retry < kTickMinimum) {
-    return wrong(quoted(node.Scalar()) + " is less than 1s");
+    return wrong(in_quotes(node.Scalar()) + " is less than 1s");
   }
   return {};
 }
@@ -255,7 +256,7 @@ Result<void> read_taint_key(const YAML::Node& node, Policy& policy) {
            c == '/';
   });
   if (text.empty() || text.size() > kLimit || !valid || std::ranges::count(text, '/') > 1) {
-    return wrong(quoted(text) + " is no taint key such as example.com/disk");
+    return wrong(in_quotes(text) + " is no taint key such as example.com/disk");
   }
   policy.taint_key = text;
   return {};
@@ -278,7 +279,7 @@ Result<void> read_protected_labels(const YAML::Node& node, Policy& policy) {
 Result<void> read_legacy_action(const YAML::Node& node, Policy& policy) {
   const std::string text = TRY(read_scalar(node, "hold or deleteJob"));
   if (text != "hold" && text != "deleteJob") {
-    return wrong(quoted(text) + " is neither hold nor deleteJob");
+    return wrong(in_quotes(text) + " is neither hold nor deleteJob");
   }
   policy.legacy_prefect_action =
       text == "hold" ? LegacyPrefectAction::Hold : LegacyPrefectAction::DeleteJob;
@@ -466,10 +467,6 @@ constexpr std::array<KeySpec, 32> kKeys = {{
 
 // ---- the file --------------------------------------------------------------------------------
 
-char lower(char c) {
-  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-}
-
 /// Levenshtein's distance, without regard to case.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -499,7 +496,7 @@ Error unknown_key(const YAML::Node& key, const std::string& name) {
       nearest_distance = d;
     }
   }
-  std::string message = at_line(key) + quoted(name) + " is no key of the policy";
+  std::string message = at_line(key) + in_quotes(name) + " is no key of the policy";
   if (nearest != nullptr && nearest_distance <= name.size() / 2) {
     message += std::string("; did you mean \"") + nearest->name + "\"?";
   }
@@ -523,7 +520,7 @@ Result<void> collect(const YAML::Node& map, const std::string& prefix, Values& v
     }
     const std::string name = prefix + member.first.Scalar();
     if (!seen.insert(name).second) {
-      return wrong(at_line(member.first) + quoted(name) + " is there twice");
+      return wrong(at_line(member.first) + in_quotes(name) + " is there twice");
     }
     const auto found =
         std::ranges::find_if(kKeys, [&name](const KeySpec& spec) { return name == spec.name; });

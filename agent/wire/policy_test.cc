@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::policy_test {
 
 TEST_CASE("policy: an empty file is the built-in policy") {
   for (const char* text : {"", "# nothing\n", "---\n", "{}", "ecr:\n", "ecr: {}"}) {
@@ -170,4 +170,4 @@ TEST_CASE("policy keys: the documented defaults are the built-in ones") {
   CHECK(*parsed == policy);
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::policy_test

@@ -59,6 +59,21 @@ Result<void> read_message(std::string_view message, Field&& field) {
   return reader.get_int64();
 }
 
+/// The nested message with that number, or empty.
+[[nodiscard]] inline Result<std::string_view> nested(std::string_view message,
+                                                     std::uint32_t number) {
+  std::string_view inner;
+  TRY(read_message(message, [&](protozero::pbf_reader& reader) -> Result<void> {
+    if (reader.tag() == number) {
+      inner = take_bytes(reader);
+    } else {
+      reader.skip();
+    }
+    return {};
+  }));
+  return inner;
+}
+
 /// google.protobuf.Timestamp; out of range = the epoch.
 [[nodiscard]] Result<WallTime> decode_timestamp(std::string_view message);
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <system_error>
 
+#include "agent/core/text.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -17,10 +19,6 @@ __extension__ using Wide = unsigned __int128;
 constexpr std::int64_t kMaximum = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kTextLimit = 64;
 constexpr int kDigitLimit = 18;  // 10^18 * 2^60 fits 128 bits
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 Error bad(std::string_view what, std::string_view text) {
   return Error{ErrorKind::InvalidArgument,

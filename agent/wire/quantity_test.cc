@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::quantity_test {
 
 using std::chrono::hours;
 using std::chrono::microseconds;
@@ -154,4 +154,4 @@ TEST_CASE("quantity and duration: format and back") {
   }
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::quantity_test

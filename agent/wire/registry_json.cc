@@ -5,6 +5,7 @@
 #include <cctype>
 #include <utility>
 
+#include "agent/core/text.h"
 #include "agent/wire/json.h"
 #include "agent/wire/time_text.h"
 
@@ -12,27 +13,19 @@ namespace imagefs_guard {
 
 namespace {
 
-constexpr std::size_t kMessageLimit = 300;
+constexpr std::size_t kRegistryMessageLimit = 300;
 constexpr std::size_t kChallengeLimit = 16;
 constexpr std::size_t kLoginLimit = 1000;
 constexpr std::string_view kBase64 =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-Error invalid(const std::string& what) {
+Error invalid_reply(const std::string& what) {
   return Error{ErrorKind::InvalidArgument, what};
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(), [](char c) {
-    return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  });
-  return result;
 }
 
 /// One line of printable text, bounded: it ends up in logs and Events.
 std::string clean(std::string_view text) {
-  std::string result(text.substr(0, kMessageLimit));
+  std::string result(text.substr(0, kRegistryMessageLimit));
   std::ranges::replace_if(
       result, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, ' ');
   return result;
@@ -44,7 +37,8 @@ Result<JsonDocument> parse_object(std::string_view body, const char* what) {
     return with_context(std::move(document).error(), what);
   }
   if (!document->root().is_object()) {
-    return invalid(std::string(what) + ": expected an object, got " + document->root().type_name());
+    return invalid_reply(std::string(what) + ": expected an object, got " +
+                         document->root().type_name());
   }
   return document;
 }
@@ -101,10 +95,10 @@ bool is_xml(std::string_view body) {
 
 Result<AwsCredentials> checked(AwsCredentials credentials, const char* what) {
   if (credentials.access_key_id.empty() || credentials.secret_access_key.empty()) {
-    return invalid(std::string(what) + ": no access key in the reply");
+    return invalid_reply(std::string(what) + ": no access key in the reply");
   }
   if (!is_header_safe(credentials.access_key_id) || !is_header_safe(credentials.session_token)) {
-    return invalid(std::string(what) + ": a line break in the credentials");
+    return invalid_reply(std::string(what) + ": a line break in the credentials");
   }
   return credentials;
 }
@@ -124,7 +118,7 @@ Result<AwsCredentials> read_credentials(JsonView view, const char* token_key, co
   credentials.session_token = std::string(view[token_key].text());
   credentials.expires_at = read_time(view["Expiration"]);
   if (view["Expiration"] && !credentials.expires_at) {
-    return invalid(std::string(what) + ": an expiration that is no time");
+    return invalid_reply(std::string(what) + ": an expiration that is no time");
   }
   return checked(std::move(credentials), what);
 }
@@ -277,7 +271,7 @@ Result<BearerToken> parse_bearer_token(std::string_view body) {
     token.token = std::string(root["access_token"].text());
   }
   if (token.token.empty() || !is_header_safe(token.token)) {
-    return invalid("token: no token in the reply");
+    return invalid_reply("token: no token in the reply");
   }
   constexpr std::int64_t kLongest = 24 * 3600;
   if (const std::optional<std::int64_t> seconds = root["expires_in"].integer()) {
@@ -353,7 +347,7 @@ Result<AwsCredentials> parse_sts_credentials(std::string_view body) {
   credentials.session_token = xml_leaf(body, "SessionToken");
   credentials.expires_at = parse_rfc3339(xml_leaf(body, "Expiration"));
   if (!credentials.expires_at) {
-    return invalid("STS: an expiration that is no time");
+    return invalid_reply("STS: an expiration that is no time");
   }
   return checked(std::move(credentials), "STS");
 }
@@ -365,7 +359,7 @@ Result<EcrToken> parse_ecr_token(std::string_view body) {
   token.basic = std::string(data["authorizationToken"].text());
   const std::optional<WallTime> expires_at = read_time(data["expiresAt"]);
   if (token.basic.empty() || !base64_decode(token.basic) || !expires_at) {
-    return invalid("ECR token: no token in the reply");
+    return invalid_reply("ECR token: no token in the reply");
   }
   token.expires_at = *expires_at;
   return token;
@@ -413,8 +407,8 @@ Result<std::vector<RegistryLogin>> parse_docker_config(std::string_view body) {
   const JsonView root = document.root();
   const JsonView auths = root["auths"].is_object() ? root["auths"] : root;
   if (!auths.is_object() || auths.size() > kLoginLimit) {
-    return invalid(std::string("a Docker config.json: expected a map of registries, got ") +
-                   auths.type_name());
+    return invalid_reply(std::string("a Docker config.json: expected a map of registries, got ") +
+                         auths.type_name());
   }
   std::vector<RegistryLogin> logins;
   auths.for_each_member([&logins](std::string_view key, JsonView entry) {

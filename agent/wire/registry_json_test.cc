@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::registry_json_test {
 
 namespace {
 
@@ -207,4 +207,4 @@ TEST_CASE("base64") {
   CHECK(!base64_decode("Zm8\n"));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::registry_json_test

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "agent/wire/json.h"
+#include "agent/wire/json_text.h"
 
 namespace imagefs_guard {
 
@@ -19,7 +20,7 @@ constexpr std::size_t kNameLimit = 253;
 constexpr std::int64_t kBytesLimit = std::int64_t{1} << 44;
 constexpr std::int64_t kInodesLimit = std::int64_t{1} << 32;
 /// One per node of the largest clusters.
-constexpr std::size_t kPageItemsMaximum = 20'000;
+constexpr std::size_t kListItemsMaximum = 20'000;
 constexpr const char* kHexDigits = "0123456789abcdef";
 
 const char* kind_text(FilesystemKind kind) {
@@ -84,10 +85,6 @@ Json map_of(const std::string& namespace_name, const std::string& name, const ch
               {"data", Json::object()}};
 }
 
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
 std::string node_sizes_name(const std::string& node) {
@@ -144,7 +141,7 @@ Result<ListMetadata> parse_size_versions(std::string_view json,
   const JsonView root = document.root();
   const JsonView items = root["items"];
   if (!root["kind"].text().ends_with("List") || (items && !items.is_array()) ||
-      items.size() > kPageItemsMaximum) {
+      items.size() > kListItemsMaximum) {
     return Error{ErrorKind::InvalidArgument, "expected a list of ConfigMaps"};
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -164,7 +161,7 @@ std::string node_sizes_body(const NodeSizesWrite& write) {
       {"apiVersion", "v1"}, {"kind", "Node"}, {"name", write.node}, {"uid", write.node_uid}};
   map["metadata"]["ownerReferences"] = Json::array({owner});
   map["data"][kNodeKey] = encode_size_records(write.records);
-  return dump(map);
+  return compact_text(map);
 }
 
 std::string merged_sizes_body(const std::string& namespace_name,
@@ -176,7 +173,7 @@ std::string merged_sizes_body(const std::string& namespace_name,
       map["data"][shard_key(i)] = encode_size_records(shards[i]);
     }
   }
-  return dump(map);
+  return compact_text(map);
 }
 
 }  // namespace imagefs_guard

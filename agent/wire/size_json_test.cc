@@ -4,7 +4,7 @@
 
 #include "agent/core/sha256.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::size_json_test {
 namespace {
 
 SizeRecord record(const char* name, std::int64_t bytes, FilesystemKind kind) {
@@ -98,4 +98,4 @@ TEST_CASE("size maps: lists name the nodes' maps, and nonsense is refused") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::size_json_test

@@ -4,7 +4,7 @@
 
 #include "tests/unit/fake_blobs.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::tar_header_test {
 namespace {
 
 TEST_CASE("tar header: name, size and type, or nothing") {
@@ -32,4 +32,4 @@ TEST_CASE("tar header: blocks are rounded up") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::tar_header_test

@@ -6,7 +6,7 @@
 
 #include "tests/unit/fake_blobs.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::tar_sample_test {
 namespace {
 
 using testing::gzip;
@@ -69,4 +69,4 @@ TEST_CASE("the beginning of a zstd blob, cut anywhere") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::tar_sample_test

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <system_error>
 
+#include "agent/core/text.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -15,10 +17,6 @@ using std::chrono::days;
 using std::chrono::hours;
 using std::chrono::minutes;
 using std::chrono::seconds;
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 /// Exactly `count` digits from the front.
 std::optional<int> take_number(std::string_view& text, std::size_t count) {

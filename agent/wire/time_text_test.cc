@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-namespace imagefs_guard {
+namespace imagefs_guard::time_text_test {
 
 namespace {
 
@@ -71,4 +71,4 @@ TEST_CASE("epoch seconds") {
   CHECK(!wall_time_from_seconds(1e30));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::time_text_test

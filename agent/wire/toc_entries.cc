@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::size_t kDepthLimit = 32;
 /// PATH_MAX is 4096; more of a name is read over.
-constexpr std::size_t kTextLimit = 4'096;
+constexpr std::size_t kEntryTextLimit = 4'096;
 constexpr std::size_t kScalarLimit = 64;
 /// What one entry may claim to hold; sums of two million of them stay far from overflow.
-constexpr std::int64_t kFileLimit = std::int64_t{1} << 40;
+constexpr std::int64_t kEntryFileLimit = std::int64_t{1} << 40;
 constexpr std::int64_t kSumLimit = std::int64_t{1} << 50;
 /// Beyond this, directories are counted with one block each: 4 MiB are enough for their names.
 constexpr std::size_t kDirectoriesLimit = 50'000;
@@ -31,10 +31,6 @@ constexpr std::int64_t kXfsShortEntryBytes = 8;
 constexpr std::int64_t kXfsEntryBytes = 12;
 constexpr std::int64_t kXfsIndexBytes = 8;
 constexpr std::int64_t kDirectoryBlock = 4'096;
-
-Error invalid(const std::string& what) {
-  return Error{ErrorKind::InvalidArgument, "table of contents: " + what};
-}
 
 bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -96,6 +92,10 @@ std::int64_t directory_blocks(std::int64_t bytes) {
 
 }  // namespace
 
+Error invalid_toc(const std::string& what) {
+  return Error{ErrorKind::InvalidArgument, "table of contents: " + what};
+}
+
 TocEntries::TocEntries(std::int64_t block_bytes) : block_bytes_(block_bytes) {
   sum_.source = SizeSource::Toc;
   sum_.inodes = 0;
@@ -104,7 +104,7 @@ TocEntries::TocEntries(std::int64_t block_bytes) : block_bytes_(block_bytes) {
 
 Result<void> TocEntries::feed(std::string_view json) {
   if (failed_) {
-    return invalid("unreadable");
+    return invalid_toc("unreadable");
   }
   failed_ = true;
   std::size_t at = 0;
@@ -128,7 +128,7 @@ Result<void> TocEntries::feed(std::string_view json) {
     } else if (scalar_.size() < kScalarLimit) {
       scalar_ += c;
     } else {
-      return invalid("a number of more than 64 digits");
+      return invalid_toc("a number of more than 64 digits");
     }
   }
   failed_ = false;
@@ -144,26 +144,26 @@ Result<void> TocEntries::structural(char c) {
   switch (c) {
     case '{':
     case '[':
-      return wants_value ? open(c) : invalid("a value out of place");
+      return wants_value ? open(c) : invalid_toc("a value out of place");
     case '}':
     case ']':
       return close(c);
     case ':':
       if (expect_ != Expect::Colon) {
-        return invalid("a colon out of place");
+        return invalid_toc("a colon out of place");
       }
       expect_ = Expect::Value;
       return {};
     case ',':
       if (expect_ != Expect::CommaOrEnd) {
-        return invalid("a comma out of place");
+        return invalid_toc("a comma out of place");
       }
       expect_ = open_.back() == '{' ? Expect::Key : Expect::Value;
       return {};
     default:  // a quote
       is_key_ = expect_ == Expect::Key || expect_ == Expect::KeyOrEnd;
       if (!is_key_ && !wants_value) {
-        return invalid("a string out of place");
+        return invalid_toc("a string out of place");
       }
       string_ = true;
       text_.clear();
@@ -176,10 +176,10 @@ Result<void> TocEntries::structural(char c) {
 
 Result<void> TocEntries::open(char c) {
   if (open_.size() >= kDepthLimit) {
-    return invalid("nested too deep");
+    return invalid_toc("nested too deep");
   }
   if (open_.empty() && c != '{') {
-    return invalid("not an object");
+    return invalid_toc("not an object");
   }
   open_.push_back(c);
   expect_ = c == '{' ? Expect::KeyOrEnd : Expect::ValueOrEnd;
@@ -187,7 +187,7 @@ Result<void> TocEntries::open(char c) {
     entry_ = {};
   } else if (open_.size() == 2 && c == '[' && root_key_ == "entries") {
     if (saw_entries_) {
-      return invalid("two lists of entries");
+      return invalid_toc("two lists of entries");
     }
     saw_entries_ = true;
   }
@@ -199,7 +199,7 @@ Result<void> TocEntries::close(char c) {
   const bool may_end =
       expect_ == Expect::CommaOrEnd || expect_ == (object ? Expect::KeyOrEnd : Expect::ValueOrEnd);
   if (open_.empty() || open_.back() != (object ? '{' : '[') || !may_end) {
-    return invalid("a bracket out of place");
+    return invalid_toc("a bracket out of place");
   }
   if (in_entry()) {
     TRY(count(entry_));
@@ -250,7 +250,7 @@ std::size_t TocEntries::in_string(std::string_view json) {
 
 void TocEntries::append(std::string_view text) {
   if (keep_) {
-    text_.append(text.substr(0, kTextLimit - std::min(text_.size(), kTextLimit)));
+    text_.append(text.substr(0, kEntryTextLimit - std::min(text_.size(), kEntryTextLimit)));
   }
 }
 
@@ -288,17 +288,17 @@ void TocEntries::end_string() {
 /// A number, true, false or null.
 Result<void> TocEntries::end_scalar() {
   if (expect_ != Expect::Value && expect_ != Expect::ValueOrEnd) {
-    return invalid("a value out of place");
+    return invalid_toc("a value out of place");
   }
   const std::string scalar = std::exchange(scalar_, {});
   if (open_.empty()) {
-    return invalid("not an object");
+    return invalid_toc("not an object");
   }
   if (in_entry() && entry_key_ == "size") {
     const char* const end = scalar.data() + scalar.size();
     const auto [at, error] = std::from_chars(scalar.data(), end, entry_.bytes);
-    if (error != std::errc() || at != end || entry_.bytes < 0 || entry_.bytes > kFileLimit) {
-      return invalid("a file of " + scalar + " bytes");
+    if (error != std::errc() || at != end || entry_.bytes < 0 || entry_.bytes > kEntryFileLimit) {
+      return invalid_toc("a file of " + scalar + " bytes");
     }
   }
   value_done();
@@ -307,7 +307,7 @@ Result<void> TocEntries::end_scalar() {
 
 Result<void> TocEntries::count(const Entry& entry) {
   if (++entries_ > kTocEntriesLimit) {
-    return invalid("more than " + std::to_string(kTocEntriesLimit) + " entries");
+    return invalid_toc("more than " + std::to_string(kTocEntriesLimit) + " entries");
   }
   if (entry.type == "chunk") {
     return {};  // a further part of the file before it
@@ -325,13 +325,13 @@ Result<void> TocEntries::count(const Entry& entry) {
   if (entry.type == "reg") {
     add_file(path, entry.bytes);
     sum_.toc_tar_bytes -= kHeader;  // add_file() has counted it too
-    return sum_.bytes <= kSumLimit ? Result<void>() : invalid("more bytes than any disk has");
+    return sum_.bytes <= kSumLimit ? Result<void>() : invalid_toc("more bytes than any disk has");
   }
   if (entry.type == "symlink") {
     sum_.ext4_directory_bytes += entry.link_bytes > kShortLinkBytes ? block_bytes_ : 0;
   } else if (entry.type != "char" && entry.type != "block" && entry.type != "fifo" &&
              entry.type != "hardlink") {
-    return invalid("an entry of type \"" + entry.type.substr(0, kScalarLimit) + "\"");
+    return invalid_toc("an entry of type \"" + entry.type.substr(0, kScalarLimit) + "\"");
   }
   sum_.inodes += entry.type == "hardlink" ? 0 : 1;
   add_to_parent(path);
@@ -381,10 +381,10 @@ void TocEntries::add_to_parent(std::string_view path) {
 
 Result<SizeFact> TocEntries::finish() {
   if (failed_ || string_ || !scalar_.empty() || expect_ != Expect::Nothing) {
-    return invalid("cut short");
+    return invalid_toc("cut short");
   }
   if (!saw_entries_) {
-    return invalid("no entries");
+    return invalid_toc("no entries");
   }
   SizeFact fact = sum_;
   fact.ext4_directory_bytes += untracked_directories_ * kDirectoryBlock;

@@ -17,6 +17,8 @@ namespace imagefs_guard {
 
 constexpr std::int64_t kTocEntriesLimit = 2'000'000;
 
+[[nodiscard]] Error invalid_toc(const std::string& what);
+
 class TocEntries {
  public:
   /// Files are rounded up to blocks of the image filesystem.

@@ -6,7 +6,7 @@
 
 #include "tests/unit/fake_blobs.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::toc_entries_test {
 namespace {
 
 using testing::small_toc;
@@ -131,4 +131,4 @@ TEST_CASE("toc entries: a filesystem with other blocks") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::toc_entries_test

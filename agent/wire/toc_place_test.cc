@@ -6,7 +6,7 @@
 #include "agent/core/unpacked_size.h"
 #include "tests/unit/fake_blobs.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::toc_place_test {
 namespace {
 
 using testing::bytes_of;
@@ -166,4 +166,4 @@ TEST_CASE("toc place: content sizes in zstd headers") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::toc_place_test

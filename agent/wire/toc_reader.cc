@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "agent/wire/tar_header.h"
+#include "agent/wire/toc_entries.h"
 
 namespace imagefs_guard {
 
@@ -17,12 +18,8 @@ namespace {
 /// Plain bytes handed on at once.
 constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 /// 16 MiB: more than encoders take at usual levels; a stranger's blob must not ask for more memory.
-constexpr int kZstdWindowLog = 24;
+constexpr int kTocWindowLog = 24;
 constexpr std::string_view kStargzTocName = "stargz.index.json";
-
-Error invalid(const std::string& what) {
-  return Error{ErrorKind::InvalidArgument, "table of contents: " + what};
-}
 
 using Sink = std::function<Result<void>(std::string_view)>;
 
@@ -75,7 +72,7 @@ class GzipExpander final : public Expander {
         return {};  // wants more
       }
       if (code != Z_OK && code != Z_STREAM_END) {
-        return invalid("damaged gzip");
+        return invalid_toc("damaged gzip");
       }
     }
     return {};  // what follows the member is padding or the footer
@@ -93,7 +90,7 @@ class ZstdExpander final : public Expander {
  public:
   ZstdExpander() : stream_(ZSTD_createDStream(), ZSTD_freeDStream) {
     if (stream_ != nullptr) {
-      ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, kZstdWindowLog);
+      ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, kTocWindowLog);
     }
   }
 
@@ -108,7 +105,7 @@ class ZstdExpander final : public Expander {
       const std::size_t before = from.pos;
       const std::size_t code = ZSTD_decompressStream(stream_.get(), &to, &from);
       if (ZSTD_isError(code) != 0) {
-        return invalid("damaged zstd, or a window of more than 16 MiB");
+        return invalid_toc("damaged zstd, or a window of more than 16 MiB");
       }
       ended_ = code == 0;
       if (to.pos > 0) {
@@ -165,7 +162,7 @@ Result<void> TocReader::take_plain(std::string_view plain) {
     }
     const std::optional<TarHeader> header = parse_tar_header(tar_header_);
     if (!header || header->name != kStargzTocName) {
-      return invalid("no tar of " + std::string(kStargzTocName));
+      return invalid_toc("no tar of " + std::string(kStargzTocName));
     }
     json_expected_ = header->bytes;
   }
@@ -191,15 +188,15 @@ Result<void> TocReader::take_json(std::string_view json) {
 
 Result<SizeFact> TocReader::finish() {
   if (!expander_->at_end()) {
-    return invalid("cut short");
+    return invalid_toc("cut short");
   }
   if ((json_expected_ >= 0 && json_bytes_ != json_expected_) ||
       (place_.json_bytes >= 0 && json_bytes_ != place_.json_bytes)) {
-    return invalid("another length than promised");
+    return invalid_toc("another length than promised");
   }
   if ((place_.blob_digest && compressed_hash_.finish() != *place_.blob_digest) ||
       (place_.json_digest && json_hash_.finish() != *place_.json_digest)) {
-    return invalid("another digest than the manifest's");
+    return invalid_toc("another digest than the manifest's");
   }
   if (place_.format == TocFormat::Stargz) {
     entries_.add_file(kStargzTocName, json_bytes_);

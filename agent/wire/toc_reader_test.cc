@@ -6,7 +6,7 @@
 
 #include "tests/unit/fake_blobs.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::toc_reader_test {
 namespace {
 
 using testing::chunked_blob;
@@ -144,4 +144,4 @@ TEST_CASE("toc reader: a large table of real proportions") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::toc_reader_test

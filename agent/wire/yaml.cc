@@ -12,7 +12,7 @@ namespace imagefs_guard {
 
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr int kValueLimit = 100'000;
 
@@ -27,7 +27,7 @@ bool read_whole(const std::string& text, T& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-json plain_scalar(const std::string& text) {
+Json plain_scalar(const std::string& text) {
   if (text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL") {
     return nullptr;
   }
@@ -54,7 +54,7 @@ Error error_at(ErrorKind kind, const YAML::Mark& mark, const std::string& what) 
 }
 
 /// Recursion is bounded by `budget.depth`, and by yaml-cpp's own guard before it.
-Result<json> convert(const YAML::Node& node, Budget& budget) {
+Result<Json> convert(const YAML::Node& node, Budget& budget) {
   if (budget.depth == 0) {
     return error_at(ErrorKind::InvalidArgument, node.Mark(), "nested too deep");
   }
@@ -62,22 +62,22 @@ Result<json> convert(const YAML::Node& node, Budget& budget) {
     return error_at(ErrorKind::ResourceExhausted, node.Mark(), "too many values");
   }
   --budget.depth;
-  json value;
+  Json value;
   switch (node.Type()) {
     case YAML::NodeType::Undefined:
     case YAML::NodeType::Null:
       break;
     case YAML::NodeType::Scalar:
-      value = node.Tag() == "!" ? json(node.Scalar()) : plain_scalar(node.Scalar());
+      value = node.Tag() == "!" ? Json(node.Scalar()) : plain_scalar(node.Scalar());
       break;
     case YAML::NodeType::Sequence:
-      value = json::array();
+      value = Json::array();
       for (const auto& element : node) {
         value.push_back(TRY(convert(element, budget)));
       }
       break;
     case YAML::NodeType::Map:
-      value = json::object();
+      value = Json::object();
       for (const auto& member : node) {
         if (!member.first.IsScalar()) {
           return error_at(ErrorKind::InvalidArgument, member.first.Mark(), "a key is no text");
@@ -102,7 +102,7 @@ Result<JsonDocument> parse_yaml(std::string_view text, JsonLimits limits) {
     const YAML::Node node = YAML::Load(std::string(text));
     Budget budget;
     budget.depth = limits.depth;
-    auto root = std::make_shared<json>(TRY(convert(node, budget)));
+    auto root = std::make_shared<Json>(TRY(convert(node, budget)));
     return JsonDocument(std::shared_ptr<const void>(root, root.get()));
   } catch (const YAML::Exception& exception) {
     return error_at(ErrorKind::InvalidArgument, exception.mark, exception.msg);

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace imagefs_guard {
+namespace imagefs_guard::yaml_test {
 
 TEST_CASE("yaml: scalars by the core schema, quoted ones as text") {
   const auto document = parse_yaml(
@@ -47,4 +47,4 @@ TEST_CASE("yaml: an alias to its own parent ends") {
   CHECK(!parse_yaml("&a [*a]"));
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::yaml_test

@@ -9,7 +9,7 @@
 
 #include "agent/wire/policy.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::policy_doc_test {
 namespace {
 
 constexpr const char* kBegin = "<!-- keys: begin -->\n";
@@ -48,4 +48,4 @@ TEST_CASE("the documentation of the policy is the code's") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::policy_doc_test
