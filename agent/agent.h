@@ -83,6 +83,7 @@ class Agent {
   void log_hold(const Hold& hold);
   void log_verdicts();
   void log_blind_spots();
+  void log_findings();
   void check_alive();
   [[nodiscard]] bool is_busy() const;
 
@@ -113,6 +114,7 @@ class Agent {
 
   std::map<std::string, LoggedVerdict> logged_verdicts_;
   std::map<std::string, std::string> logged_errors_;
+  std::vector<FindingKind> logged_findings_;
   std::map<std::string, MonotonicTime> seen_at_;  // by probe: when its part was there
   AgentCounters counters_;
 };
