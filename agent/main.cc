@@ -39,6 +39,7 @@
 #include "agent/commands/flags.h"
 #include "agent/commands/policy_file.h"
 #include "agent/commands/process_usage.h"
+#include "agent/commands/status_text.h"
 #include "agent/core/reclaim.h"
 #include "agent/core/verify.h"
 #include "agent/io/file.h"
@@ -76,10 +77,15 @@ constexpr int kExitUsage = 78;  // EX_CONFIG: restarting will not help
 /// A Docker config.json; real ones have a few kilobytes.
 constexpr std::size_t kLoginsBytesLimit = std::size_t{256} << 10;
 constexpr int kExitUnknown = 2;  // of `check`
+/// The agent answers from memory; a busy node takes longer to give it a turn.
+constexpr Duration kStatusTimeout = std::chrono::seconds(5);
 /// The agent's Lease: one write a minute; five missed ones, and the coordinator calls it gone.
 constexpr Duration kLeaseRenewal = std::chrono::minutes(1);
 /// A port that somebody else has: this node is guarded all the same.
 constexpr Duration kListenRetry = std::chrono::seconds(10);
+
+/// The first decision is made by then.
+constexpr Duration kHistoryFirst = std::chrono::seconds(1);
 
 /// Layers of which containerd is asked the size in one tick: it knows, each costs a small call.
 constexpr std::size_t kMeasuredAtOnce = 32;
@@ -208,6 +214,7 @@ class Daemon {
     size_exchange_.start();
     listen();
     policy_timer_->arm(policy_.tick_interval);
+    history_timer_->arm(kHistoryFirst);
     return loop_->run();
   }
 
@@ -352,6 +359,8 @@ class Daemon {
             .api_requests = api_.request_counts(),
             .kubelet_requests = kubelet_api_.request_counts(),
             .registry_requests = registry_http_.counts(),
+            .history = history_,
+            .node_name = options_.node_name,
             .version = kVersion,
             .decided = agent_.has_decided(),
             .decision_age = agent_.decision_age(),
@@ -359,6 +368,13 @@ class Daemon {
             .probes = std::move(probes),
             .policy_file = policy_view_,
             .process = process_usage(started_at_)};
+  }
+
+  void note_space() {
+    history_timer_->arm(kHistoryStep);
+    if (const auto sample = sample_of(agent_.decision(), loop_->wall_now())) {
+      history_.add(*sample);
+    }
   }
 
   void look_at_policy() {
@@ -570,6 +586,9 @@ class Daemon {
   Agent agent_;
   std::unique_ptr<Timer> policy_timer_ =
       loop_->make_timer("policy file", [this] { look_at_policy(); });
+  SpaceHistory history_;
+  std::unique_ptr<Timer> history_timer_ =
+      loop_->make_timer("space history", [this] { note_space(); });
   std::unique_ptr<Timer> listen_timer_ = loop_->make_timer("listen", [this] { listen(); });
   std::unique_ptr<HttpServer> server_;
 };
@@ -788,6 +807,44 @@ int check_command(const CheckOptions& options) {
   return world ? (*world)->run() : fail_check(world.error());
 }
 
+/// What the agent's port says; one request, no retry.
+Result<std::string> ask_agent(const std::string& address) {
+  auto loop = TRY(EventLoop::create());
+  auto http = TRY(make_curl_transport(*loop));
+  Result<std::string> answer = std::string();
+  const auto call = http->start(
+      {.url = "http://" + address + "/status.json",
+       .connect_timeout = kStatusTimeout,
+       .total_timeout = kStatusTimeout},
+      [&](Result<HttpResponse> response) {
+        if (!response) {
+          answer = std::move(response).error();
+        } else if (response->status != 200) {
+          answer = Error{ErrorKind::Unavailable, "status " + std::to_string(response->status)};
+        } else {
+          answer = std::move(response->body);
+        }
+        loop->exit(0);
+      });
+  loop->run();
+  return answer;
+}
+
+int status_command(const StatusOptions& options) {
+  const auto answer = ask_agent(options.address);
+  if (!answer) {
+    fail(with_context(answer.error(), "no agent answers on " + options.address));
+    return 1;
+  }
+  const auto text = status_text(*answer, table_columns());
+  if (!text) {
+    fail(text.error());
+    return 1;
+  }
+  std::fputs(options.json ? answer->c_str() : text->c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 }  // namespace imagefs_guard
 
@@ -807,6 +864,9 @@ int main(int count, char** arguments) {
   }
   if (line->check.has_value()) {
     return check_command(*line->check);
+  }
+  if (line->status.has_value()) {
+    return status_command(*line->status);
   }
   return line->coordinator.has_value() ? coordinator_command(*line->coordinator)
                                        : run_command(std::move(*line->run));

@@ -22,6 +22,11 @@ struct RawLog {
   std::string level = "info";
 };
 
+/// Texts of `status`.
+struct RawOthers {
+  std::string status_output = "table";
+};
+
 /// Texts of `check`.
 struct RawCheck {
   std::string output = "table";
@@ -37,6 +42,8 @@ struct RawOptions {
   RunOptions run;
   CoordinatorOptions coordinator;
   CheckOptions check;
+  StatusOptions status;
+  RawOthers others;
   RawLog log;
   RawCheck check_texts;
 };
@@ -66,6 +73,12 @@ void add_run_flags(CLI::App& run, RawOptions& raw) {
   // Without a value too: CLI11 takes "--listen=" for that.
   run.add_option("--listen", o.listen, "ADDRESS:PORT for health and metrics (empty: none)")
       ->expected(0, 1);
+}
+
+void add_status_flags(CLI::App& status, RawOptions& raw) {
+  status.add_option("-o,--output", raw.others.status_output, "table or json");
+  status.add_option(
+      "--address", raw.status.address, "ADDRESS:PORT of the agent (default: 127.0.0.1:9808)");
 }
 
 void add_check_flags(CLI::App& check, RawOptions& raw) {
@@ -148,7 +161,24 @@ Result<void> check_url(std::string& url) {
   return {};
 }
 
-Result<RunOptions> complete_run(RunOptions o, const RawLog& raw, const Environment& environment) {
+Error bad_value(const char* flag, const std::string& text, const char* wanted) {
+  return Error{ErrorKind::InvalidArgument,
+               std::string(flag) + " is " + wanted + ", not \"" + text + "\""};
+}
+
+Result<std::int64_t> parse_bytes(const char* flag, const std::string& text) {
+  constexpr std::int64_t kBytesMaximum = std::int64_t{1} << 56;  // 64 PiB: no volume, a slip
+  const auto bytes = parse_quantity(text);
+  if (!bytes || *bytes < 0 || *bytes > kBytesMaximum) {
+    return bad_value(flag, text, "a number of bytes such as 50Gi");
+  }
+  return *bytes;
+}
+
+Result<RunOptions> complete_run(RunOptions o,
+                                const RawOptions& all,
+                                const Environment& environment) {
+  const RawLog& raw = all.log;
   if (o.node_name.empty()) {
     o.node_name = environment("NODE_NAME");
   }
@@ -174,18 +204,19 @@ Result<RunOptions> complete_run(RunOptions o, const RawLog& raw, const Environme
   return o;
 }
 
-Error bad_value(const char* flag, const std::string& text, const char* wanted) {
-  return Error{ErrorKind::InvalidArgument,
-               std::string(flag) + " is " + wanted + ", not \"" + text + "\""};
-}
-
-Result<std::int64_t> parse_bytes(const char* flag, const std::string& text) {
-  constexpr std::int64_t kBytesMaximum = std::int64_t{1} << 56;  // 64 PiB: no volume, a slip
-  const auto bytes = parse_quantity(text);
-  if (!bytes || *bytes < 0 || *bytes > kBytesMaximum) {
-    return bad_value(flag, text, "a number of bytes such as 50Gi");
+Result<StatusOptions> complete_status(StatusOptions o, const RawOthers& raw) {
+  if (raw.status_output != "table" && raw.status_output != "json") {
+    return bad_value("--output", raw.status_output, "table or json");
   }
-  return *bytes;
+  o.json = raw.status_output == "json";
+  const auto address = parse_listen_address(o.address);
+  if (!address) {
+    return with_context(address.error(), "--address");
+  }
+  if (address->host.empty()) {
+    o.address = "127.0.0.1:" + std::to_string(address->port);
+  }
+  return o;
 }
 
 /// The volume that is checked against; none: this node.
@@ -318,7 +349,9 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
         "coordinator", "Finish what agents that died have begun (one per cluster)");
     CLI::App* check = app.add_subcommand(
         "check", "Will these images fit? Exit 0: yes, 1: no, 2: unknown or an error");
+    CLI::App* status = app.add_subcommand("status", "What the agent on this node sees, and why");
     RawOptions raw;
+    add_status_flags(*status, raw);
     add_run_flags(*run, raw);
     add_check_flags(*check, raw);
     add_common_flags(*coordinator, raw.coordinator, raw.log);
@@ -351,7 +384,10 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
       return CommandLine{.coordinator = TRY(complete_coordinator(
                              std::move(raw.coordinator), raw.log, environment))};
     }
-    return CommandLine{.run = TRY(complete_run(std::move(raw.run), raw.log, environment))};
+    if (status->parsed()) {
+      return CommandLine{.status = TRY(complete_status(std::move(raw.status), raw.others))};
+    }
+    return CommandLine{.run = TRY(complete_run(raw.run, raw, environment))};
   } catch (const CLI::Error& error) {
     return Error{ErrorKind::InvalidArgument, error.what()};
   }

@@ -46,6 +46,12 @@ struct CoordinatorOptions {
   LogLevel log_level = LogLevel::Info;
 };
 
+/// `imagefs-guard status`.
+struct StatusOptions {
+  std::string address = "127.0.0.1:9808";  // of the agent's pages
+  bool json = false;
+};
+
 /// More images than anybody checks at once; the registry is asked for each.
 constexpr std::size_t kCheckImagesMaximum = 100;
 
@@ -80,6 +86,7 @@ struct CommandLine {
   std::optional<RunOptions> run;
   std::optional<CoordinatorOptions> coordinator;
   std::optional<CheckOptions> check;
+  std::optional<StatusOptions> status;
 };
 
 /// Whether it is `check` that is asked for: its mistakes end with 2, not with 78.

@@ -191,6 +191,23 @@ TEST_CASE("where to listen: a default, an address, or nowhere") {
   }
 }
 
+TEST_CASE("status: whom to ask, and how to say it") {
+  const auto plain = parse({"status"});
+  REQUIRE(plain);
+  CHECK(plain->status->address == "127.0.0.1:9808");
+  CHECK_FALSE(plain->status->json);
+  const auto other = parse({"status", "-o", "json", "--address", ":1234"});
+  REQUIRE(other);
+  CHECK(other->status->address == "127.0.0.1:1234");
+  CHECK(other->status->json);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"status", "-o", "xml"}, {"status", "--address", "host:80"}}) {
+    const auto line = parse(arguments);
+    REQUIRE(!line.has_value());
+    CHECK(line.error().message.find('\n') == std::string::npos);
+  }
+}
+
 TEST_CASE("help and version are text to print") {
   CHECK(parse({"--version"}).value().print == "imagefs-guard 0.1.0\n");
   CHECK(parse({"run", "--help"}).value().print->find("--policy") != std::string::npos);

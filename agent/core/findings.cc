@@ -189,7 +189,7 @@ class Auditor {
         return {true,
                 Finding{FindingKind::VolumeTooSmall,
                         "image " + pull.image + " " + pull.sentence,
-                        volume_advice(pull.smallest_volume_gib)}};
+                        volume_advice()}};
       }
     }
     if (device_ == nullptr || runtime_ == nullptr || !use_.has_value() ||
@@ -220,13 +220,12 @@ class Auditor {
                         gib(largest_bytes) + " unpacked, and above the floor " +
                         gib(std::max<std::int64_t>(room, 0)) +
                         " can be had, with all unused images removed",
-                    volume_advice(0)}};
+                    volume_advice()}};
   }
 
-  static std::string volume_advice(std::int64_t gib_needed) {
-    return (gib_needed > 0 ? "a volume of " + std::to_string(gib_needed) + " GiB would do"
-                           : std::string("give the nodes a larger volume")) +
-           "; \"imagefs-guard check IMAGE\" says how large it has to be";
+  static std::string volume_advice() {
+    return "give the nodes a larger volume; \"imagefs-guard check IMAGE\" says how large it has to "
+           "be";
   }
 
   [[nodiscard]] Look volume_missing() const {
