@@ -186,6 +186,13 @@ void Agent::tick() {
   assemble();
   decision_ = decide(snapshot_, memory_, parts_.policy);
   counters_.count_tick(parts_.loop->now() - snapshot_.taken_at);
+  if (parts_.record) {
+    parts_.record({.number = tick_count_,
+                   .snapshot = snapshot_,
+                   .memory = memory_,
+                   .policy = parts_.policy,
+                   .decision = decision_});
+  }
   memory_ = decision_.memory;
   decided_at_ = snapshot_.taken_at;
   log_changes();

@@ -16,6 +16,7 @@
 #include "agent/io/loop.h"
 #include "agent/status/counters.h"
 #include "agent/status/status_view.h"
+#include "agent/wire/trace.h"
 #include "probes/probe.h"
 
 namespace imagefs_guard {
@@ -33,6 +34,8 @@ struct AgentParts {
   std::function<std::string(const std::string&)> canonical_image;
   /// Starts an action other than HoldPull and ReleasePull; `done` exactly once.
   std::function<void(const Action&, ActionDone)> run_action;
+  /// The flight recorder; may be empty.
+  std::function<void(const TraceTick&)> record;
 };
 
 class Agent {

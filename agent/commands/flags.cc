@@ -11,6 +11,9 @@ namespace imagefs_guard {
 
 namespace {
 
+/// Less has no room for a whole line of a busy node.
+constexpr std::int64_t kRecordBytesMinimum = std::int64_t{256} << 10;
+
 /// "[::1]" for an IPv6 address, as URLs want it.
 std::string url_host(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
@@ -22,8 +25,9 @@ struct RawLog {
   std::string level = "info";
 };
 
-/// Texts of `status`.
+/// Texts of `run` and `status`.
 struct RawOthers {
+  std::string record_bytes;
   std::string status_output = "table";
 };
 
@@ -43,6 +47,7 @@ struct RawOptions {
   CoordinatorOptions coordinator;
   CheckOptions check;
   StatusOptions status;
+  ReplayOptions replay;
   RawOthers others;
   RawLog log;
   RawCheck check_texts;
@@ -73,6 +78,15 @@ void add_run_flags(CLI::App& run, RawOptions& raw) {
   // Without a value too: CLI11 takes "--listen=" for that.
   run.add_option("--listen", o.listen, "ADDRESS:PORT for health and metrics (empty: none)")
       ->expected(0, 1);
+  run.add_option(
+      "--record", o.record_path, "Directory in memory for traces to replay (default: none)");
+  run.add_option("--record-bytes", raw.others.record_bytes, "Size of all traces (default: 4Mi)");
+}
+
+void add_replay_flags(CLI::App& replay, RawOptions& raw) {
+  replay.add_option("TRACE", raw.replay.trace_file, "A trace that the agent has recorded")
+      ->required();
+  replay.add_option("--policy", raw.replay.policy_file, "Decide with this policy file");
 }
 
 void add_status_flags(CLI::App& status, RawOptions& raw) {
@@ -199,6 +213,12 @@ Result<RunOptions> complete_run(RunOptions o,
     const auto address = parse_listen_address(o.listen);
     if (!address) {
       return with_context(address.error(), "--listen");
+    }
+  }
+  if (!all.others.record_bytes.empty()) {
+    o.record_bytes = TRY(parse_bytes("--record-bytes", all.others.record_bytes));
+    if (o.record_bytes < kRecordBytesMinimum) {
+      return bad_value("--record-bytes", all.others.record_bytes, "at least 256Ki");
     }
   }
   return o;
@@ -338,6 +358,10 @@ bool is_check(const std::vector<std::string>& arguments) {
   return !arguments.empty() && arguments.front() == "check";
 }
 
+bool is_replay(const std::vector<std::string>& arguments) {
+  return !arguments.empty() && arguments.front() == "replay";
+}
+
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments,
                                        const std::function<std::string(const char*)>& environment) {
   try {
@@ -350,7 +374,10 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
     CLI::App* check = app.add_subcommand(
         "check", "Will these images fit? Exit 0: yes, 1: no, 2: unknown or an error");
     CLI::App* status = app.add_subcommand("status", "What the agent on this node sees, and why");
+    CLI::App* replay = app.add_subcommand(
+        "replay", "Decide a recorded trace again. Exit 0: the same, 1: differences, 2: no trace");
     RawOptions raw;
+    add_replay_flags(*replay, raw);
     add_status_flags(*status, raw);
     add_run_flags(*run, raw);
     add_check_flags(*check, raw);
@@ -386,6 +413,9 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
     }
     if (status->parsed()) {
       return CommandLine{.status = TRY(complete_status(std::move(raw.status), raw.others))};
+    }
+    if (replay->parsed()) {
+      return CommandLine{.replay = std::move(raw.replay)};
     }
     return CommandLine{.run = TRY(complete_run(raw.run, raw, environment))};
   } catch (const CLI::Error& error) {

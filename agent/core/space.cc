@@ -61,8 +61,7 @@ class Owned {
 /// Whose compressed layers lie there: those of pulls under way, and those of failed ones.
 class Contents {
  public:
-  Contents(const NodeSnapshot& snapshot, SpaceUse& use)
-      : snapshot_(snapshot), runtime_(*snapshot.runtime), use_(use) {
+  Contents(const NodeSnapshot& snapshot, SpaceUse& use) : runtime_(*snapshot.runtime), use_(use) {
     for (const ImageManifest& manifest : snapshot.manifests) {
       sort_layers(manifest);
     }
@@ -105,7 +104,6 @@ class Contents {
            });
   }
 
-  const NodeSnapshot& snapshot_;
   const RuntimeState& runtime_;
   SpaceUse& use_;
   std::set<Digest> live_;
