@@ -186,6 +186,13 @@ void Agent::tick() {
   assemble();
   decision_ = decide(snapshot_, memory_, parts_.policy);
   counters_.count_tick(parts_.loop->now() - snapshot_.taken_at);
+  if (parts_.record) {
+    parts_.record({.number = tick_count_,
+                   .snapshot = snapshot_,
+                   .memory = memory_,
+                   .policy = parts_.policy,
+                   .decision = decision_});
+  }
   memory_ = decision_.memory;
   decided_at_ = snapshot_.taken_at;
   log_changes();
@@ -266,6 +273,31 @@ void Agent::log_changes() {
   log_blind_spots();
   log_verdicts();
   log_holds();
+  log_findings();
+}
+
+void Agent::log_findings() {
+  std::vector<FindingKind> kinds;
+  for (const Finding& finding : decision_.memory.audit.findings) {
+    kinds.push_back(finding.kind);
+    if (std::ranges::find(logged_findings_, finding.kind) == logged_findings_.end()) {
+      log({.level = LogLevel::Warn,
+           .event = "finding",
+           .logger = "agent",
+           .message = finding.sentence + "; " + finding.advice,
+           .fields = {{"finding", std::string(to_string(finding.kind))}}});
+    }
+  }
+  for (const FindingKind kind : logged_findings_) {
+    if (std::ranges::find(kinds, kind) == kinds.end()) {
+      log({.level = LogLevel::Info,
+           .event = "finding_gone",
+           .logger = "agent",
+           .message = std::string("no longer found: ") + to_string(kind),
+           .fields = {{"finding", std::string(to_string(kind))}}});
+    }
+  }
+  logged_findings_ = std::move(kinds);
 }
 
 void Agent::log_blind_spots() {

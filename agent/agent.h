@@ -16,6 +16,7 @@
 #include "agent/io/loop.h"
 #include "agent/status/counters.h"
 #include "agent/status/status_view.h"
+#include "agent/wire/trace.h"
 #include "probes/probe.h"
 
 namespace imagefs_guard {
@@ -33,6 +34,8 @@ struct AgentParts {
   std::function<std::string(const std::string&)> canonical_image;
   /// Starts an action other than HoldPull and ReleasePull; `done` exactly once.
   std::function<void(const Action&, ActionDone)> run_action;
+  /// The flight recorder; may be empty.
+  std::function<void(const TraceTick&)> record;
 };
 
 class Agent {
@@ -83,6 +86,7 @@ class Agent {
   void log_hold(const Hold& hold);
   void log_verdicts();
   void log_blind_spots();
+  void log_findings();
   void check_alive();
   [[nodiscard]] bool is_busy() const;
 
@@ -113,6 +117,7 @@ class Agent {
 
   std::map<std::string, LoggedVerdict> logged_verdicts_;
   std::map<std::string, std::string> logged_errors_;
+  std::vector<FindingKind> logged_findings_;
   std::map<std::string, MonotonicTime> seen_at_;  // by probe: when its part was there
   AgentCounters counters_;
 };

@@ -37,8 +37,11 @@
 #include "agent/commands/check_text.h"
 #include "agent/commands/coordinator.h"
 #include "agent/commands/flags.h"
+#include "agent/commands/flight_recorder.h"
 #include "agent/commands/policy_file.h"
 #include "agent/commands/process_usage.h"
+#include "agent/commands/replay.h"
+#include "agent/commands/status_text.h"
 #include "agent/core/reclaim.h"
 #include "agent/core/verify.h"
 #include "agent/io/file.h"
@@ -75,11 +78,16 @@ namespace {
 constexpr int kExitUsage = 78;  // EX_CONFIG: restarting will not help
 /// A Docker config.json; real ones have a few kilobytes.
 constexpr std::size_t kLoginsBytesLimit = std::size_t{256} << 10;
-constexpr int kExitUnknown = 2;  // of `check`
+constexpr int kExitUnknown = 2;  // of `check` and `replay`
+/// The agent answers from memory; a busy node takes longer to give it a turn.
+constexpr Duration kStatusTimeout = std::chrono::seconds(5);
 /// The agent's Lease: one write a minute; five missed ones, and the coordinator calls it gone.
 constexpr Duration kLeaseRenewal = std::chrono::minutes(1);
 /// A port that somebody else has: this node is guarded all the same.
 constexpr Duration kListenRetry = std::chrono::seconds(10);
+
+/// The first decision is made by then.
+constexpr Duration kHistoryFirst = std::chrono::seconds(1);
 
 /// Layers of which containerd is asked the size in one tick: it knows, each costs a small call.
 constexpr std::size_t kMeasuredAtOnce = 32;
@@ -184,9 +192,19 @@ class Daemon {
     auto loop = TRY(EventLoop::create());
     auto http = TRY(make_curl_transport(*loop));
     auto containerd = TRY(make_grpc_client(*loop, options.containerd_socket, "k8s.io"));
+    std::optional<RingFile> ring;
+    if (!options.record_path.empty()) {
+      auto opened =
+          RingFile::open(options.record_path, static_cast<std::size_t>(options.record_bytes));
+      if (!opened) {
+        return with_context(opened.error(), "--record");
+      }
+      ring.emplace(*std::move(opened));
+    }
     return std::unique_ptr<Daemon>(new Daemon(std::move(loop),
                                               std::move(http),
                                               std::move(containerd),
+                                              std::move(ring),
                                               std::move(options),
                                               std::move(policy),
                                               std::move(policy_file)));
@@ -208,6 +226,7 @@ class Daemon {
     size_exchange_.start();
     listen();
     policy_timer_->arm(policy_.tick_interval);
+    history_timer_->arm(kHistoryFirst);
     return loop_->run();
   }
 
@@ -215,6 +234,7 @@ class Daemon {
   Daemon(std::unique_ptr<EventLoop> loop,
          std::unique_ptr<HttpTransport> http,
          std::unique_ptr<GrpcClient> grpc,
+         std::optional<RingFile> ring,
          RunOptions options,
          Policy policy,
          PolicyFile policy_file)
@@ -303,6 +323,7 @@ class Daemon {
         delete_pod_(api_, policy_),
         confirm_pod_gone_(api_, jobs_),
         delete_job_(api_, jobs_),
+        recorder_(make_recorder(std::move(ring))),
         agent_(
             {.loop = loop_.get(),
              .policy = policy_,
@@ -312,7 +333,26 @@ class Daemon {
              .canonical_image =
                  [](const std::string& image) { return canonical_image_name(image); },
              .run_action = [this](const Action& action,
-                                  ActionDone done) { run_action(action, std::move(done)); }}) {}
+                                  ActionDone done) { run_action(action, std::move(done)); },
+             .record =
+                 [this](const TraceTick& tick) {
+                   if (recorder_.has_value()) {
+                     recorder_->note(tick);
+                   }
+                 }}) {}
+
+  static std::optional<FlightRecorder> make_recorder(std::optional<RingFile> ring) {
+    if (!ring.has_value()) {
+      return std::nullopt;
+    }
+    return std::optional<FlightRecorder>(std::in_place, *std::move(ring), [](const Error& error) {
+      log({.level = LogLevel::Warn,
+           .event = "recording_stopped",
+           .logger = "main",
+           .message = "records nothing any more: " + error.message,
+           .fields = {{"err", std::string(to_string(error.kind))}}});
+    });
+  }
 
   /// The pages of agent/status. Without them the kubelet's probes fail, so a port that is not to be
   /// had now is asked for again.
@@ -352,6 +392,8 @@ class Daemon {
             .api_requests = api_.request_counts(),
             .kubelet_requests = kubelet_api_.request_counts(),
             .registry_requests = registry_http_.counts(),
+            .history = history_,
+            .node_name = options_.node_name,
             .version = kVersion,
             .decided = agent_.has_decided(),
             .decision_age = agent_.decision_age(),
@@ -359,6 +401,13 @@ class Daemon {
             .probes = std::move(probes),
             .policy_file = policy_view_,
             .process = process_usage(started_at_)};
+  }
+
+  void note_space() {
+    history_timer_->arm(kHistoryStep);
+    if (const auto sample = sample_of(agent_.decision(), loop_->wall_now())) {
+      history_.add(*sample);
+    }
   }
 
   void look_at_policy() {
@@ -567,9 +616,13 @@ class Daemon {
   DeletePodRunner delete_pod_;
   ConfirmPodGoneRunner confirm_pod_gone_;
   DeleteJobRunner delete_job_;
+  std::optional<FlightRecorder> recorder_;
   Agent agent_;
   std::unique_ptr<Timer> policy_timer_ =
       loop_->make_timer("policy file", [this] { look_at_policy(); });
+  SpaceHistory history_;
+  std::unique_ptr<Timer> history_timer_ =
+      loop_->make_timer("space history", [this] { note_space(); });
   std::unique_ptr<Timer> listen_timer_ = loop_->make_timer("listen", [this] { listen(); });
   std::unique_ptr<HttpServer> server_;
 };
@@ -788,6 +841,65 @@ int check_command(const CheckOptions& options) {
   return world ? (*world)->run() : fail_check(world.error());
 }
 
+/// What the agent's port says; one request, no retry.
+Result<std::string> ask_agent(const std::string& address) {
+  auto loop = TRY(EventLoop::create());
+  auto http = TRY(make_curl_transport(*loop));
+  Result<std::string> answer = std::string();
+  const auto call = http->start(
+      {.url = "http://" + address + "/status.json",
+       .connect_timeout = kStatusTimeout,
+       .total_timeout = kStatusTimeout},
+      [&](Result<HttpResponse> response) {
+        if (!response) {
+          answer = std::move(response).error();
+        } else if (response->status != 200) {
+          answer = Error{ErrorKind::Unavailable, "status " + std::to_string(response->status)};
+        } else {
+          answer = std::move(response->body);
+        }
+        loop->exit(0);
+      });
+  loop->run();
+  return answer;
+}
+
+int status_command(const StatusOptions& options) {
+  const auto answer = ask_agent(options.address);
+  if (!answer) {
+    fail(with_context(answer.error(), "no agent answers on " + options.address));
+    return 1;
+  }
+  const auto text = status_text(*answer, table_columns());
+  if (!text) {
+    fail(text.error());
+    return 1;
+  }
+  std::fputs(options.json ? answer->c_str() : text->c_str(), stdout);
+  return 0;
+}
+
+int replay_command(const ReplayOptions& options) {
+  const auto trace = read_file(options.trace_file, kTraceBytesMaximum);
+  if (!trace) {
+    return fail_check(with_context(trace.error(), options.trace_file));
+  }
+  std::optional<Policy> policy;
+  if (!options.policy_file.empty()) {
+    auto loaded = PolicyFile(options.policy_file).load();
+    if (!loaded) {
+      return fail_check(loaded.error());
+    }
+    policy = *std::move(loaded);
+  }
+  const auto report = replay_trace(*trace, policy);
+  if (!report) {
+    return fail_check(with_context(report.error(), options.trace_file));
+  }
+  std::fputs(report->text.c_str(), stdout);
+  return report->differing == 0 ? 0 : 1;
+}
+
 }  // namespace
 }  // namespace imagefs_guard
 
@@ -799,7 +911,7 @@ int main(int count, char** arguments) {
     return std::string(value == nullptr ? "" : value);
   });
   if (!line) {
-    return is_check(words) ? fail_check(line.error()) : fail(line.error());
+    return is_check(words) || is_replay(words) ? fail_check(line.error()) : fail(line.error());
   }
   if (line->print.has_value()) {
     std::fputs(line->print->c_str(), stdout);
@@ -807,6 +919,12 @@ int main(int count, char** arguments) {
   }
   if (line->check.has_value()) {
     return check_command(*line->check);
+  }
+  if (line->status.has_value()) {
+    return status_command(*line->status);
+  }
+  if (line->replay.has_value()) {
+    return replay_command(*line->replay);
   }
   return line->coordinator.has_value() ? coordinator_command(*line->coordinator)
                                        : run_command(std::move(*line->run));

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/commands/text_table.h"
 #include "agent/core/words.h"
 
 namespace imagefs_guard {
@@ -15,120 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kGap = 2;
-/// Narrower than this a name says nothing any more: the table becomes wider than the terminal.
-constexpr std::size_t kNameColumnsMinimum = 16;
 constexpr std::size_t kShortDigest = 12;
-
-/// Columns that text takes: one a character, which is right for what is printed here.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U; }));
-}
-
-struct Column {
-  const char* title;
-  bool right = false;
-};
-
-/// Rows as wide as their widest cells; the first column gives way where `columns` are too few.
-class Table {
- public:
-  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {
-    std::vector<std::string> titles;
-    for (const Column& column : columns_) {
-      titles.emplace_back(column.title);
-    }
-    rows_.push_back(std::move(titles));
-  }
-
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-
-  [[nodiscard]] std::string print(int terminal_columns) const {
-    std::vector<std::size_t> widths(columns_.size());
-    for (const auto& row : rows_) {
-      for (std::size_t i = 0; i < row.size(); ++i) {
-        widths[i] = std::max(widths[i], width_of(row[i]));
-      }
-    }
-    fit(widths, terminal_columns);
-    std::string text;
-    for (const auto& row : rows_) {
-      text += print_row(row, widths);
-    }
-    return text;
-  }
-
- private:
-  static void fit(std::vector<std::size_t>& widths, int terminal_columns) {
-    if (terminal_columns <= 0) {
-      return;
-    }
-    std::size_t others = 0;
-    for (std::size_t i = 1; i < widths.size(); ++i) {
-      others += widths[i] + kGap;
-    }
-    const auto room = static_cast<std::size_t>(terminal_columns);
-    const std::size_t left = room > others ? room - others : 0;
-    widths[0] = std::min(widths[0], std::max(left, kNameColumnsMinimum));
-  }
-
-  /// The end of a name says most: "…/flows/etl:v1".
-  static std::string cut_left(const std::string& text, std::size_t width) {
-    std::size_t excess = width_of(text);
-    if (excess <= width) {
-      return text;
-    }
-    std::size_t at = 0;
-    while (excess >= width && at < text.size()) {
-      ++at;
-      while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0U) == 0x80U) {
-        ++at;
-      }
-      --excess;
-    }
-    return "…" + text.substr(at);
-  }
-
-  [[nodiscard]] std::string print_row(const std::vector<std::string>& row,
-                                      const std::vector<std::size_t>& widths) const {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string cell = i == 0 ? cut_left(row[i], widths[i]) : row[i];
-      const std::string padding(widths[i] - std::min(widths[i], width_of(cell)), ' ');
-      line += columns_[i].right ? padding + cell : cell + padding;
-      line += std::string(kGap, ' ');
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    return line + "\n";
-  }
-
-  std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
-};
-
-/// Breaks at blanks; lines after the first are indented. A longer word stays whole.
-std::string wrap(const std::string& text, int columns) {
-  constexpr std::size_t kIndent = 2;
-  if (columns <= 0) {
-    return text + "\n";
-  }
-  std::string out;
-  std::string line;
-  std::size_t at = 0;
-  while (at < text.size()) {
-    const std::size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (!line.empty() && width_of(line) + 1 + width_of(word) > static_cast<std::size_t>(columns)) {
-      out += line + "\n";
-      line = std::string(kIndent, ' ') + word;
-    } else {
-      line += (line.empty() ? "" : " ") + word;
-    }
-    at = end + 1;
-  }
-  return out + line + "\n";
-}
 
 struct Range {
   std::int64_t low = 0;
@@ -181,7 +69,7 @@ std::string subject_line(const CheckReport& report, const CheckSubject& subject)
 }
 
 std::string layer_table(const CheckedImage& image, const TableStyle& style) {
-  Table table(
+  TextTable table(
       {{"LAYER"}, {"BLOB", true}, {"UNPACKED", true}, {"INODES", true}, {"SIZE FROM"}, {"STATE"}});
   for (const LayerDemand& layer : image.layers) {
     const bool counted =
@@ -314,21 +202,21 @@ std::string size_text(std::int64_t bytes) {
 std::string check_table(const CheckReport& report,
                         const CheckSubject& subject,
                         const TableStyle& style) {
-  Table table({{"IMAGE"},
-               {"LAYERS", true},
-               {"DOWNLOAD", true},
-               {"UNPACKED", true},
-               {"PEAK", true},
-               {"VERDICT"}});
+  TextTable table({{"IMAGE"},
+                   {"LAYERS", true},
+                   {"DOWNLOAD", true},
+                   {"UNPACKED", true},
+                   {"PEAK", true},
+                   {"VERDICT"}});
   for (const CheckedImage& image : report.images) {
     table.add(row_of(image.report.image, image.report));
   }
   if (report.images.size() > 1) {
     table.add(row_of("together", report.total));
   }
-  std::string text = wrap(subject_line(report, subject), style.columns);
+  std::string text = wrap_text(subject_line(report, subject), style.columns);
   for (const std::string& blind_spot : report.node.blind_spots) {
-    text += wrap("not seen: " + blind_spot, style.columns);
+    text += wrap_text("not seen: " + blind_spot, style.columns);
   }
   text += "\n" + table.print(style.columns);
   if (style.layers) {
@@ -338,17 +226,17 @@ std::string check_table(const CheckReport& report,
   // Of several images only those that don't fit need words of their own.
   for (const CheckedImage& image : report.images) {
     if (report.images.size() == 1 || image.report.verdict != Verdict::Fits) {
-      text += wrap(image.report.image + " " + image.report.sentence, style.columns);
+      text += wrap_text(image.report.image + " " + image.report.sentence, style.columns);
     }
   }
   if (report.images.size() > 1) {
-    text += wrap("Together: " + report.total.sentence, style.columns);
+    text += wrap_text("Together: " + report.total.sentence, style.columns);
   }
   if (report.total.smallest_volume_gib > 0) {
-    text += wrap("Smallest volume that fits" +
-                     std::string(report.images.size() > 1 ? " all of them" : "") + ": " +
-                     std::to_string(report.total.smallest_volume_gib) + " GiB",
-                 style.columns);
+    text += wrap_text("Smallest volume that fits" +
+                          std::string(report.images.size() > 1 ? " all of them" : "") + ": " +
+                          std::to_string(report.total.smallest_volume_gib) + " GiB",
+                      style.columns);
   }
   return text;
 }

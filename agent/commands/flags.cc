@@ -11,6 +11,9 @@ namespace imagefs_guard {
 
 namespace {
 
+/// Less has no room for a whole line of a busy node.
+constexpr std::int64_t kRecordBytesMinimum = std::int64_t{256} << 10;
+
 /// "[::1]" for an IPv6 address, as URLs want it.
 std::string url_host(const std::string& address) {
   return address.find(':') == std::string::npos ? address : "[" + address + "]";
@@ -20,6 +23,12 @@ std::string url_host(const std::string& address) {
 struct RawLog {
   std::string format = "json";
   std::string level = "info";
+};
+
+/// Texts of `run` and `status`.
+struct RawOthers {
+  std::string record_bytes;
+  std::string status_output = "table";
 };
 
 /// Texts of `check`.
@@ -37,6 +46,9 @@ struct RawOptions {
   RunOptions run;
   CoordinatorOptions coordinator;
   CheckOptions check;
+  StatusOptions status;
+  ReplayOptions replay;
+  RawOthers others;
   RawLog log;
   RawCheck check_texts;
 };
@@ -66,6 +78,21 @@ void add_run_flags(CLI::App& run, RawOptions& raw) {
   // Without a value too: CLI11 takes "--listen=" for that.
   run.add_option("--listen", o.listen, "ADDRESS:PORT for health and metrics (empty: none)")
       ->expected(0, 1);
+  run.add_option(
+      "--record", o.record_path, "Directory in memory for traces to replay (default: none)");
+  run.add_option("--record-bytes", raw.others.record_bytes, "Size of all traces (default: 4Mi)");
+}
+
+void add_replay_flags(CLI::App& replay, RawOptions& raw) {
+  replay.add_option("TRACE", raw.replay.trace_file, "A trace that the agent has recorded")
+      ->required();
+  replay.add_option("--policy", raw.replay.policy_file, "Decide with this policy file");
+}
+
+void add_status_flags(CLI::App& status, RawOptions& raw) {
+  status.add_option("-o,--output", raw.others.status_output, "table or json");
+  status.add_option(
+      "--address", raw.status.address, "ADDRESS:PORT of the agent (default: 127.0.0.1:9808)");
 }
 
 void add_check_flags(CLI::App& check, RawOptions& raw) {
@@ -148,7 +175,24 @@ Result<void> check_url(std::string& url) {
   return {};
 }
 
-Result<RunOptions> complete_run(RunOptions o, const RawLog& raw, const Environment& environment) {
+Error bad_value(const char* flag, const std::string& text, const char* wanted) {
+  return Error{ErrorKind::InvalidArgument,
+               std::string(flag) + " is " + wanted + ", not \"" + text + "\""};
+}
+
+Result<std::int64_t> parse_bytes(const char* flag, const std::string& text) {
+  constexpr std::int64_t kBytesMaximum = std::int64_t{1} << 56;  // 64 PiB: no volume, a slip
+  const auto bytes = parse_quantity(text);
+  if (!bytes || *bytes < 0 || *bytes > kBytesMaximum) {
+    return bad_value(flag, text, "a number of bytes such as 50Gi");
+  }
+  return *bytes;
+}
+
+Result<RunOptions> complete_run(RunOptions o,
+                                const RawOptions& all,
+                                const Environment& environment) {
+  const RawLog& raw = all.log;
   if (o.node_name.empty()) {
     o.node_name = environment("NODE_NAME");
   }
@@ -171,21 +215,28 @@ Result<RunOptions> complete_run(RunOptions o, const RawLog& raw, const Environme
       return with_context(address.error(), "--listen");
     }
   }
+  if (!all.others.record_bytes.empty()) {
+    o.record_bytes = TRY(parse_bytes("--record-bytes", all.others.record_bytes));
+    if (o.record_bytes < kRecordBytesMinimum) {
+      return bad_value("--record-bytes", all.others.record_bytes, "at least 256Ki");
+    }
+  }
   return o;
 }
 
-Error bad_value(const char* flag, const std::string& text, const char* wanted) {
-  return Error{ErrorKind::InvalidArgument,
-               std::string(flag) + " is " + wanted + ", not \"" + text + "\""};
-}
-
-Result<std::int64_t> parse_bytes(const char* flag, const std::string& text) {
-  constexpr std::int64_t kBytesMaximum = std::int64_t{1} << 56;  // 64 PiB: no volume, a slip
-  const auto bytes = parse_quantity(text);
-  if (!bytes || *bytes < 0 || *bytes > kBytesMaximum) {
-    return bad_value(flag, text, "a number of bytes such as 50Gi");
+Result<StatusOptions> complete_status(StatusOptions o, const RawOthers& raw) {
+  if (raw.status_output != "table" && raw.status_output != "json") {
+    return bad_value("--output", raw.status_output, "table or json");
   }
-  return *bytes;
+  o.json = raw.status_output == "json";
+  const auto address = parse_listen_address(o.address);
+  if (!address) {
+    return with_context(address.error(), "--address");
+  }
+  if (address->host.empty()) {
+    o.address = "127.0.0.1:" + std::to_string(address->port);
+  }
+  return o;
 }
 
 /// The volume that is checked against; none: this node.
@@ -307,6 +358,10 @@ bool is_check(const std::vector<std::string>& arguments) {
   return !arguments.empty() && arguments.front() == "check";
 }
 
+bool is_replay(const std::vector<std::string>& arguments) {
+  return !arguments.empty() && arguments.front() == "replay";
+}
+
 Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments,
                                        const std::function<std::string(const char*)>& environment) {
   try {
@@ -318,7 +373,12 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
         "coordinator", "Finish what agents that died have begun (one per cluster)");
     CLI::App* check = app.add_subcommand(
         "check", "Will these images fit? Exit 0: yes, 1: no, 2: unknown or an error");
+    CLI::App* status = app.add_subcommand("status", "What the agent on this node sees, and why");
+    CLI::App* replay = app.add_subcommand(
+        "replay", "Decide a recorded trace again. Exit 0: the same, 1: differences, 2: no trace");
     RawOptions raw;
+    add_replay_flags(*replay, raw);
+    add_status_flags(*status, raw);
     add_run_flags(*run, raw);
     add_check_flags(*check, raw);
     add_common_flags(*coordinator, raw.coordinator, raw.log);
@@ -351,7 +411,13 @@ Result<CommandLine> parse_command_line(const std::vector<std::string>& arguments
       return CommandLine{.coordinator = TRY(complete_coordinator(
                              std::move(raw.coordinator), raw.log, environment))};
     }
-    return CommandLine{.run = TRY(complete_run(std::move(raw.run), raw.log, environment))};
+    if (status->parsed()) {
+      return CommandLine{.status = TRY(complete_status(std::move(raw.status), raw.others))};
+    }
+    if (replay->parsed()) {
+      return CommandLine{.replay = std::move(raw.replay)};
+    }
+    return CommandLine{.run = TRY(complete_run(raw.run, raw, environment))};
   } catch (const CLI::Error& error) {
     return Error{ErrorKind::InvalidArgument, error.what()};
   }

@@ -31,6 +31,8 @@ struct RunOptions {
   std::string image_path = "/var/lib/containerd";
   std::string kubelet_path = "/var/lib/kubelet";
   std::string listen = ":9808";  // empty = no health, no metrics
+  std::string record_path;       // where the flight recorder writes; empty = nothing is recorded
+  std::int64_t record_bytes = std::int64_t{4} << 20;
   LogFormat log_format = LogFormat::Json;
   LogLevel log_level = LogLevel::Info;
 };
@@ -44,6 +46,18 @@ struct CoordinatorOptions {
   std::string kubernetes_ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
   LogFormat log_format = LogFormat::Json;
   LogLevel log_level = LogLevel::Info;
+};
+
+/// `imagefs-guard status`.
+struct StatusOptions {
+  std::string address = "127.0.0.1:9808";  // of the agent's pages
+  bool json = false;
+};
+
+/// `imagefs-guard replay`.
+struct ReplayOptions {
+  std::string trace_file;
+  std::string policy_file;  // decide with this one instead of the recorded one; empty = don't
 };
 
 /// More images than anybody checks at once; the registry is asked for each.
@@ -80,10 +94,15 @@ struct CommandLine {
   std::optional<RunOptions> run;
   std::optional<CoordinatorOptions> coordinator;
   std::optional<CheckOptions> check;
+  std::optional<StatusOptions> status;
+  std::optional<ReplayOptions> replay;
 };
 
 /// Whether it is `check` that is asked for: its mistakes end with 2, not with 78.
 [[nodiscard]] bool is_check(const std::vector<std::string>& arguments);
+
+/// The same of `replay`.
+[[nodiscard]] bool is_replay(const std::vector<std::string>& arguments);
 
 /// `environment` is asked for NODE_NAME, HOST_IP, KUBERNETES_SERVICE_HOST and _PORT. Errors are
 /// InvalidArgument: exit 78.

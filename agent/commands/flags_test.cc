@@ -191,6 +191,43 @@ TEST_CASE("where to listen: a default, an address, or nowhere") {
   }
 }
 
+TEST_CASE("status: whom to ask, and how to say it") {
+  const auto plain = parse({"status"});
+  REQUIRE(plain);
+  CHECK(plain->status->address == "127.0.0.1:9808");
+  CHECK_FALSE(plain->status->json);
+  const auto other = parse({"status", "-o", "json", "--address", ":1234"});
+  REQUIRE(other);
+  CHECK(other->status->address == "127.0.0.1:1234");
+  CHECK(other->status->json);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"status", "-o", "xml"}, {"status", "--address", "host:80"}}) {
+    const auto line = parse(arguments);
+    REQUIRE(!line.has_value());
+    CHECK(line.error().message.find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("replay and what it replays") {
+  const auto line = parse({"replay", "trace.jsonl", "--policy", "p.yaml"});
+  REQUIRE(line);
+  CHECK(line->replay->trace_file == "trace.jsonl");
+  CHECK(line->replay->policy_file == "p.yaml");
+  CHECK(!parse({"replay"}).has_value());
+  CHECK(is_replay({"replay", "x"}));
+
+  const std::vector<std::string> run = {"run", "--node", "n", "--kubernetes-api", "http://h"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), run.begin(), run.end());
+    return parse(more);
+  };
+  CHECK(with({})->run->record_path.empty());
+  CHECK(with({"--record", "/traces"})->run->record_path == "/traces");
+  CHECK(with({"--record-bytes", "8Mi"})->run->record_bytes == 8 << 20);
+  CHECK(!with({"--record-bytes", "1Ki"}).has_value());
+  CHECK(!with({"--record-bytes", "lots"}).has_value());
+}
+
 TEST_CASE("help and version are text to print") {
   CHECK(parse({"--version"}).value().print == "imagefs-guard 0.1.0\n");
   CHECK(parse({"run", "--help"}).value().print->find("--policy") != std::string::npos);

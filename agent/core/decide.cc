@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "agent/core/drain.h"
+#include "agent/core/findings.h"
 #include "agent/core/publish.h"
 #include "agent/core/reclaim.h"
 #include "agent/core/room.h"
@@ -562,6 +563,7 @@ Decision decide(const NodeSnapshot& snapshot, const Memory& memory, const Policy
   planner.finish_node();
   plan_drains(snapshot, policy, decision);
   publish(snapshot, policy, decision);
+  audit(snapshot, policy, decision);
   return decision;
 }
 

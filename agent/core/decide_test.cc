@@ -62,9 +62,11 @@ TEST_CASE("case 1, the storm: held at 0 bytes, told on pod and Job, nobody is dr
   CHECK(actions_of<CancelPull>(decision).empty());
 
   const auto events = actions_of<EmitEvent>(decision);
-  REQUIRE(events.size() == 2);
+  REQUIRE(events.size() == 3);
   CHECK(events[0].regarding.kind == "Pod");
   CHECK(events[1].regarding.kind == "Job");
+  CHECK(events[2].regarding.kind == "Node");
+  CHECK(events[2].event_reason == "VolumeTooSmall");
   CHECK(events[0].note.starts_with(
       "image etl needs 12.9 GiB at its peak (3.9 compressed + 9.0 unpacked, 2 layers, 0 here); "
       "9.5 GiB free, floor 2.0 GiB; never fits this volume, "));

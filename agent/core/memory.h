@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/core/finding.h"
 #include "agent/core/node_snapshot.h"
 #include "agent/core/verdict.h"
 
@@ -59,6 +60,28 @@ struct Published {
   bool operator==(const Published&) const = default;
 };
 
+/// Bytes in use that no image explains, at one moment.
+struct GrowthSample {
+  MonotonicTime at{};
+  std::int64_t bytes = 0;
+
+  bool operator==(const GrowthSample&) const = default;
+};
+
+/// What audit() remembers; what it found stands here until it looks again.
+struct AuditMemory {
+  std::optional<MonotonicTime> looked_at;
+  bool whole = false;             // nothing was missing then
+  std::vector<Finding> findings;  // in the order of their kinds
+  /// Since when it has looked so, for kinds that have to last before they are findings.
+  std::map<FindingKind, MonotonicTime> suspected_since;
+  /// Kinds that were told, and when they were last so: told again only if they come back later.
+  std::map<FindingKind, MonotonicTime> told;
+  std::vector<GrowthSample> growth;  // oldest first, bounded
+
+  bool operator==(const AuditMemory&) const = default;
+};
+
 struct Memory {
   StageState stage;
   std::map<Digest, PullMemory> pulls;
@@ -72,6 +95,7 @@ struct Memory {
   std::optional<MonotonicTime> reclaimed_at;
   /// Since when a part of the picture is missing without which nothing can be judged.
   std::optional<MonotonicTime> blind_since;
+  AuditMemory audit;
 
   bool operator==(const Memory&) const = default;
 };

@@ -175,6 +175,16 @@ struct Container {
   bool operator==(const Container&) const = default;
 };
 
+/// As in a pod's spec; without a key it tolerates every one.
+struct Toleration {
+  std::string key;
+  std::string value;
+  std::string effect;   // empty = every effect
+  bool exists = false;  // operator Exists: whatever the value
+
+  bool operator==(const Toleration&) const = default;
+};
+
 struct Pod {
   std::string namespace_name;
   std::string name;
@@ -188,7 +198,8 @@ struct Pod {
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;  // only imagefs-guard.io/ and dask/argo/… marks
   std::optional<OwnerReference> controller;
-  std::vector<Container> containers;  // init containers first, in spec order
+  std::vector<Container> containers;    // init containers first, in spec order
+  std::vector<Toleration> tolerations;  // without those of the kubelet's own taints
   std::int64_t ephemeral_storage_request_bytes = 0;
   WallTime created_at{};
   MonotonicTime observed_at{};  // when the agent first saw it bound to this node

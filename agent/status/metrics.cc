@@ -1,6 +1,7 @@
 // untested: pages_test.cc has its cases.
 #include "agent/status/metrics.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -106,6 +107,25 @@ void add_pulls(const StatusView& view, std::vector<MetricFamily>& families) {
   families.push_back(histogram("imagefs_guard_bind_to_hold_seconds",
                                "From a pod seen bound to the hold of its image in place.",
                                view.counters.bind_to_hold_times()));
+}
+
+/// Absent until somebody has looked.
+void add_findings(const StatusView& view, std::vector<MetricFamily>& families) {
+  const AuditMemory& audit = view.decision.memory.audit;
+  if (!audit.looked_at.has_value()) {
+    return;
+  }
+  MetricFamily family{"imagefs_guard_findings",
+                      MetricType::Gauge,
+                      "1 for what should be changed in this node's set-up; the log says how.",
+                      {}};
+  for (const FindingKind kind : kFindingKinds) {
+    const bool found =
+        std::ranges::find(audit.findings, kind, &Finding::kind) != audit.findings.end();
+    family.samples.push_back(
+        {.suffix = {}, .labels = {{"finding", to_string(kind)}}, .value = found ? 1.0 : 0.0});
+  }
+  families.push_back(std::move(family));
 }
 
 void add_actions(const StatusView& view, std::vector<MetricFamily>& families) {
@@ -218,6 +238,7 @@ std::vector<MetricFamily> collect_metrics(const StatusView& view) {
   std::vector<MetricFamily> families;
   add_node(view, families);
   add_pulls(view, families);
+  add_findings(view, families);
   add_actions(view, families);
   add_requests(view, families);
   add_health(view, families);

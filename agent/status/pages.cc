@@ -2,6 +2,8 @@
 
 #include "agent/status/metrics.h"
 #include "agent/status/readiness.h"
+#include "agent/status/status_json.h"
+#include "agent/status/status_page.h"
 
 namespace imagefs_guard {
 
@@ -65,8 +67,13 @@ PageReply answer_page(const PageRequest& request, const StatusView& view) {
   if (request.path == "/metrics") {
     return metrics(view, request.accept);
   }
+  if (request.path == "/status.json") {
+    const bool now = request.has_query("now");
+    return {.content_type = "application/json",
+            .body = status_json(view, now ? StatusDetail::Now : StatusDetail::WithHistory)};
+  }
   if (request.path == "/") {
-    return {.body = "imagefs-guard " + view.version + ": /livez /readyz?verbose /metrics\n"};
+    return {.content_type = "text/html; charset=utf-8", .body = status_page(view)};
   }
   return {.status = kNotFound, .body = "there is no such page\n"};
 }

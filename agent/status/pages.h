@@ -1,6 +1,6 @@
 #pragma once
-/// Paths to pages: /livez, /healthz, /readyz, /metrics and a list of them at /. Pure; called by
-/// main.cc for each request of the HTTP server.
+/// Paths to pages: /livez, /healthz, /readyz, /metrics, /status.json and the status page at /.
+/// Pure; called by main.cc for each request of the HTTP server.
 
 #include "agent/io/http_server.h"
 #include "agent/status/status_view.h"

@@ -1,6 +1,7 @@
 #pragma once
 /// All that a page may show, gathered by main.cc for each request. Holds references: it lives for
-/// one answer. No secrets: names of pods, images and registries don't go to /metrics and /readyz.
+/// one answer. No secrets: names of pods, images and registries don't go to /metrics and /readyz;
+/// the status page has them.
 
 #include <cstdint>
 #include <map>
@@ -12,6 +13,7 @@
 #include "agent/core/node_snapshot.h"
 #include "agent/core/policy.h"
 #include "agent/status/counters.h"
+#include "agent/status/history.h"
 
 namespace imagefs_guard {
 
@@ -51,6 +53,8 @@ struct StatusView {
   const ApiRequestCounts& api_requests;
   const ApiRequestCounts& kubelet_requests;
   const std::map<int, std::uint64_t>& registry_requests;  // by code; 0 = no answer
+  const SpaceHistory& history;
+  std::string node_name;
   std::string version;
   bool decided = false;  // once at least
   Duration decision_age{};

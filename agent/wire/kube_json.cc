@@ -172,6 +172,22 @@ std::int64_t pod_storage_request(JsonView spec) {
   return overhead ? saturating_add(sum, std::max<std::int64_t>(0, *overhead)) : sum;
 }
 
+/// Those of the kubelet's and the node controller's taints say nothing about ours; most pods have
+/// no others.
+std::vector<Toleration> tolerations_of(JsonView list) {
+  std::vector<Toleration> tolerations;
+  for (std::size_t i = 0; i < std::min(list.size(), kItemLimit); ++i) {
+    const JsonView item = list.at(i);
+    if (!item["key"].text().starts_with("node.kubernetes.io/")) {
+      tolerations.push_back({.key = string_of(item["key"]),
+                             .value = string_of(item["value"]),
+                             .effect = string_of(item["effect"]),
+                             .exists = item["operator"].text() == "Exists"});
+    }
+  }
+  return tolerations;
+}
+
 /// DisruptionTarget as we set it; the kubelet's and the scheduler's have other reasons.
 bool is_our_disruption(JsonView conditions) {
   for (std::size_t i = 0; i < std::min(conditions.size(), kItemLimit); ++i) {
@@ -209,6 +225,7 @@ Result<Pod> to_pod(JsonView object) {
   append_containers({spec["containers"], status["containerStatuses"], false}, pod.containers);
   append_containers({spec["ephemeralContainers"], status["ephemeralContainerStatuses"], false},
                     pod.containers);
+  pod.tolerations = tolerations_of(spec["tolerations"]);
   pod.ephemeral_storage_request_bytes = pod_storage_request(spec);
   pod.created_at = parse_rfc3339(metadata["creationTimestamp"].text()).value_or(WallTime{});
   return pod;

@@ -20,6 +20,9 @@ constexpr const char* kPod = R"({
                        {"apiVersion":"batch/v1","kind":"Job","name":"etl","uid":"j",
                         "controller":true}]},
   "spec":{"nodeName":"n1","priority":2000001000,"somethingNew":{"a":[1]},
+    "tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Exists"},
+                   {"operator":"Exists","effect":"NoSchedule"},
+                   {"key":"team","operator":"Equal","value":"a"}],
     "initContainers":[{"name":"init","image":"busybox","imagePullPolicy":"Always",
                        "resources":{"requests":{"ephemeral-storage":"2Gi"}}}],
     "containers":[{"name":"main","image":"123456789012.dkr.ecr.us-east-2.amazonaws.com/a:1",
@@ -61,6 +64,8 @@ TEST_CASE("pod: everything that is read") {
   CHECK(*pod.controller == OwnerReference{"batch/v1", "Job", "etl", "j"});
   CHECK(pod.created_at == WallTime(std::chrono::seconds(1'767'323'045)));
   CHECK(pod.ephemeral_storage_request_bytes == std::int64_t{2} << 30);
+  CHECK(pod.tolerations == std::vector<Toleration>{{.effect = "NoSchedule", .exists = true},
+                                                   {.key = "team", .value = "a"}});
   REQUIRE(pod.containers.size() == 4);
   CHECK(pod.containers[0].name == "init");
   CHECK(pod.containers[0].init);

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
-"""Rules about daemonset/alerts: every metric in a rule is one that the agent has, every alert has a
-case in which it fires and a line in the README, and promtool's own checks and cases pass.
+"""Rules about daemonset/alerts and daemonset/dashboards: every metric in a rule or a query is one
+that the agent has, every alert has a case in which it fires and a line in the README, and
+promtool's own checks and cases pass.
 
 check_alerts.py [ROOT] prints what is wrong; exit 1 if there is anything. Without promtool the rest
 is checked, and it says so.
 """
 
+import json
 import os
 import re
 import shutil
@@ -61,6 +63,19 @@ def check(root):
     return findings
 
 
+def check_dashboard(root):
+    """Each metric in a query is the agent's, and each query leaves the choice of agents open."""
+    findings = []
+    for panel in json.loads(read(root, "daemonset/dashboards/imagefs-guard.json"))["panels"]:
+        for target in panel["targets"]:
+            for metric in NAME.findall(target["expr"]):
+                if metric not in metrics_of(root) | FOREIGN:
+                    findings.append(f"{panel['title']}: the agent has no metric {metric}")
+            if "$instance" not in target["expr"]:
+                findings.append(f"{panel['title']}: a query of all agents, whatever is chosen")
+    return findings
+
+
 def promtool(root):
     if shutil.which("promtool") is None:
         print("check_alerts: no promtool (tests/packages integration), so its cases don't run")
@@ -77,7 +92,7 @@ def promtool(root):
 def main():
     default = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     root = sys.argv[1] if len(sys.argv) > 1 else default
-    findings = check(root) + promtool(root)
+    findings = check(root) + check_dashboard(root) + promtool(root)
     print("\n".join(findings) if findings else "check_alerts: nothing to say")
     return 1 if findings else 0
 
