@@ -11,7 +11,7 @@
 #include "agent/core/decide.h"
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::replay_test {
 namespace {
 
 using testing::gib;
@@ -179,4 +179,4 @@ TEST_CASE("what can't be written stops the recording, once") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::replay_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace imagefs_guard {
+namespace imagefs_guard::status_text_test {
 namespace {
 
 constexpr const char* kStatus = R"({
@@ -88,4 +88,4 @@ TEST_CASE("what is no status is one sentence") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::status_text_test

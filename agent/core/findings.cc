@@ -18,7 +18,7 @@ constexpr Duration kAuditInterval = std::chrono::seconds(60);
 /// Sooner while a part of the picture is missing: an agent that has just started.
 constexpr Duration kBlindInterval = std::chrono::seconds(5);
 /// A picture of the runtime older than this is not a picture of now.
-constexpr Duration kRuntimeAgeMaximum = std::chrono::seconds(60);
+constexpr Duration kAuditRuntimeAgeMaximum = std::chrono::seconds(60);
 /// A finding that went away is news again only if it stayed away so long.
 constexpr Duration kToldAgain = std::chrono::hours(1);
 /// Image garbage collection should begin so far before eviction: what a pull writes between two
@@ -92,7 +92,7 @@ class Auditor {
       device_ = &*decision.node.image_filesystem;
     }
     if (snapshot.runtime.has_value() &&
-        snapshot.taken_at - snapshot.runtime_observed_at <= kRuntimeAgeMaximum) {
+        snapshot.taken_at - snapshot.runtime_observed_at <= kAuditRuntimeAgeMaximum) {
       runtime_ = &*snapshot.runtime;
       use_ = account_space(snapshot, decision);
     }

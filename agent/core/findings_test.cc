@@ -7,7 +7,7 @@
 #include "agent/core/decide.h"
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::findings_test {
 namespace {
 
 using testing::digest;
@@ -342,4 +342,4 @@ TEST_CASE("a part that was missing is looked at soon") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::findings_test

@@ -5,7 +5,7 @@
 #include "agent/core/decide.h"
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::space_test {
 namespace {
 
 using testing::digest;
@@ -124,4 +124,4 @@ TEST_CASE("an image's own bytes are its layers', all of them or none") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::space_test

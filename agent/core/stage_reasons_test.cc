@@ -5,7 +5,7 @@
 #include "agent/core/decide.h"
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::stage_reasons_test {
 namespace {
 
 using testing::gib;
@@ -70,4 +70,4 @@ TEST_CASE("what can't be seen is no reason to be silent") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::stage_reasons_test

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace imagefs_guard {
+namespace imagefs_guard::ring_file_test {
 namespace {
 
 /// A directory in memory.
@@ -86,4 +86,4 @@ TEST_CASE("a disk is refused, and what isn't there") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::ring_file_test

@@ -2,7 +2,7 @@
 
 #include <doctest/doctest.h>
 
-namespace imagefs_guard {
+namespace imagefs_guard::history_test {
 
 TEST_CASE("the ring keeps the latest, oldest first") {
   SpaceHistory history;
@@ -38,4 +38,4 @@ TEST_CASE("the band is the doubt about the pulls that go on") {
                                                        .forecast_high_bytes = 430});
 }
 
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::history_test

@@ -22,7 +22,7 @@ using trace::fields;
 
 constexpr JsonLimits kLineLimits{.bytes = kTraceLineBytesMaximum, .depth = 32};
 constexpr std::size_t kItemsMaximum = 100'000;
-constexpr std::size_t kHexDigits = 64;
+constexpr std::size_t kHexAlphabet = 64;
 
 template <typename T>
 struct IsOptional : std::false_type {};
@@ -323,7 +323,7 @@ bool read_digest(JsonView view, Digest& digest) {
     digest = {};
     return true;
   }
-  const auto parsed = view.text().size() == kHexDigits
+  const auto parsed = view.text().size() == kHexAlphabet
                           ? parse_digest("sha256:" + std::string(view.text()))
                           : std::nullopt;
   digest = parsed.value_or(Digest{});

@@ -10,7 +10,7 @@
 #include "agent/wire/trace_fields.h"
 #include "tests/unit/builders.h"
 
-namespace imagefs_guard {
+namespace imagefs_guard::trace_test {
 namespace {
 
 using testing::gib;
@@ -347,4 +347,4 @@ TEST_CASE("bytes are no news, pulls are") {
 }
 
 }  // namespace
-}  // namespace imagefs_guard
+}  // namespace imagefs_guard::trace_test
