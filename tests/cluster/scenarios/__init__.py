@@ -6,6 +6,7 @@ from scenarios.enospc import Enospc
 from scenarios.fits import Fits
 from scenarios.installed import Installed, InstalledByHelm
 from scenarios.least_privilege import LeastPrivilege
+from scenarios.prefect_hold import PrefectHold
 from scenarios.storm import Storm
 
 ALL = [
@@ -17,4 +18,5 @@ ALL = [
     LeastPrivilege(),
     Installed(),
     InstalledByHelm(),
+    PrefectHold(),
 ]

@@ -1,0 +1,251 @@
+"""A real Prefect: its server in the lab, a worker and a work pool per run, a flow in an image.
+
+The server is started when it is first needed and stays for the other scenarios; its database is
+the run's own. Everything is asked for over its HTTP API, so that the harness needs no package.
+"""
+
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import time
+import uuid
+
+import components
+import host
+import image_layers
+import lab as lab_module
+import python_tools
+from errors import Broken
+from observer import APP_LABEL
+from processes import Process, run, wait_until
+
+NAME = "prefect"
+PORT = 4200
+URL = f"http://{lab_module.ADDRESS}:{PORT}/api"
+SHIPPED_TEMPLATE = os.path.join(lab_module.ROOT, "daemonset", "prefect", "base-job-template.json")
+FLOW = os.path.join(lab_module.HERE, "components", NAME, "flow.py")
+INSIDE = "opt/prefect"  # the packages, in the image
+EXECUTIONS = "/executions"  # a folder of the machine, in the container
+STOCK = """
+import json
+from prefect_kubernetes.worker import KubernetesWorker
+print(json.dumps(KubernetesWorker.get_default_base_job_template()))
+"""
+DATABASE = "prefect.db"
+ENV = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_COLORS": "false",
+    "DO_NOT_TRACK": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+def flow_image():
+    """Python, Prefect and the flow: 400 MiB in 20,000 files, as real images of flows are."""
+    packages = python_tools.folder_of(NAME)
+    start = "#!/usr/bin/python3\nimport sys\nfrom prefect.cli import app\nsys.exit(app())\n"
+    flow = os.path.join(packages, "flow")
+    os.makedirs(os.path.join(flow, "usr", "local", "bin"), exist_ok=True)
+    for folder in ("opt/flow", "tmp", EXECUTIONS.strip("/")):
+        os.makedirs(os.path.join(flow, folder), exist_ok=True)
+    with open(FLOW, encoding="utf-8") as f:
+        text = f.read()
+    for path, content in (("opt/flow/flow.py", text), ("usr/local/bin/prefect", start)):
+        with open(os.path.join(flow, path), "w", encoding="utf-8") as f:
+            f.write(content)
+        os.chmod(os.path.join(flow, path), 0o755)
+    key = hashlib.sha256((packages + text + start).encode()).hexdigest()
+    return image_layers.FilesSpec(
+        "prefect-flow", key,
+        (
+            ("cat", os.path.join(packages, "root.tar")),
+            image_layers.tar_of(python_tools.site_packages(NAME), INSIDE),
+            image_layers.tar_of(flow, ""),
+        ),
+        (
+            ("Env", ("PATH=/usr/local/bin:/usr/bin:/bin", f"PYTHONPATH=/{INSIDE}", "HOME=/tmp",
+                     "LANG=C.UTF-8")),
+            ("WorkingDir", "/opt/flow"),
+        ),
+    )
+
+
+class Server:
+    """The server with its database; one for all runs of a lab."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.folder = os.path.join(lab.folder, NAME)
+        self.stock_template = None
+
+    def start(self):
+        started = time.monotonic()
+        os.makedirs(self.folder)
+        with components.locked(self.lab.image_cache):
+            self.make_once()
+        shutil.copy(os.path.join(python_tools.folder_of(NAME), DATABASE), self.folder)
+        with open(os.path.join(python_tools.folder_of(NAME), "stock.json"), encoding="utf-8") as f:
+            self.stock_template = json.load(f)
+        process = self.lab.start(
+            "prefect-server", ["server", "start", "--host", lab_module.ADDRESS, "--no-ui"],
+            binary=python_tools.program(NAME, "prefect"),
+            env={**ENV, "PREFECT_HOME": self.folder, "PREFECT_UI_ENABLED": "false"},
+        )
+        process.wait_ready(self.ready, 120)
+        self.lab.say(f"Prefect server up in {time.monotonic() - started:.0f} s")
+        return self
+
+    def make_once(self):
+        """An empty database takes 15 s to make, Prefect's own base job template 3 s: kept."""
+        folder = python_tools.folder_of(NAME)
+        stock, database = os.path.join(folder, "stock.json"), os.path.join(folder, DATABASE)
+        env = {**os.environ, **ENV, "PREFECT_HOME": self.folder}
+        if not os.path.exists(stock):
+            host.write(stock, run(python_tools.program(NAME, "python"), "-I", "-c", STOCK, env=env))
+        if not os.path.exists(database):
+            run(python_tools.program(NAME, "prefect"), "server", "database", "upgrade", "--yes",
+                env=env)
+            shutil.move(os.path.join(self.folder, DATABASE), database)
+
+    def ready(self):
+        try:
+            return self.request("GET", "/health") is True
+        except (OSError, http.client.HTTPException, Broken):
+            return False
+
+    def request(self, method, path, body=None):
+        connection = http.client.HTTPConnection(lab_module.ADDRESS, PORT, timeout=30)
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, "/api" + path, data, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise Broken(f"Prefect answered {answer.status} to {method} {path}: {text[:200]!r}")
+        return json.loads(text) if text else None
+
+
+def server_of(lab):
+    """The lab's server, started when it is first asked for."""
+    if lab.prefect_server is None:
+        lab.prefect_server = Server(lab).start()
+    return lab.prefect_server
+
+
+class Pool:
+    """A work pool with its worker, and one deployment of the flow, for one run of a scenario."""
+
+    def __init__(self, run_, template):
+        """`template` is None for Prefect's own base job template."""
+        self.run, self.lab = run_, run_.lab
+        self.server = server_of(self.lab)
+        self.name = f"pool-{run_.namespace}"  # Prefect keeps names that begin with its own
+        self.template = template
+        self.folder = os.path.join(self.lab.folder, f"{NAME}-{self.name}")
+        self.worker = self.deployment = None
+
+    def start(self, affinity=None):
+        os.makedirs(self.folder)
+        self.run.at_end.append(self.stop)
+        open(os.path.join(self.folder, "executions"), "w", encoding="utf-8").close()
+        self.server.request("POST", "/work_pools/", {
+            "name": self.name,
+            "type": "kubernetes",
+            "base_job_template": self.fitted_template(affinity),
+        })
+        self.worker = Process(
+            "prefect-worker",
+            [python_tools.program(NAME, "prefect"), "worker", "start", "--pool", self.name,
+             "--type", "kubernetes"],
+            os.path.join(self.run.logs, "prefect-worker.log"),
+            netns=self.lab.netns,
+            cgroups=self.lab.group(),
+            env={**ENV, "KUBECONFIG": self.lab.kubeconfig, "PREFECT_API_URL": URL,
+                 "PREFECT_HOME": self.folder, "PREFECT_WORKER_QUERY_SECONDS": "1",
+                 "PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES": self.run.namespace},
+        ).start()
+        self.lab.processes.append(self.worker)
+        self.deployment = self.deploy()
+        self.worker.wait_ready(self.is_polled, 90)
+        return self
+
+    def is_polled(self):
+        return self.server.request("POST", f"/work_pools/{self.name}/workers/filter", {})
+
+    def fitted_template(self, affinity):
+        """The template with what this lab's pods need: the node's own network, a folder."""
+        template = self.server.stock_template
+        if self.template:
+            with open(self.template, encoding="utf-8") as f:
+                template = json.load(f)
+        template = json.loads(json.dumps(template))
+        pod = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]
+        pod.update(
+            hostNetwork=True,
+            enableServiceLinks=False,
+            automountServiceAccountToken=False,
+            nodeSelector=self.run.selector(),
+            volumes=[{"name": "executions", "hostPath": {"path": self.folder}}],
+        )
+        if affinity:
+            pod["affinity"] = affinity
+        # A class of this name is not part of the lab.
+        pod.pop("priorityClassName", None)
+        pod["containers"][0]["volumeMounts"] = [{"name": "executions", "mountPath": EXECUTIONS}]
+        return template
+
+    def deploy(self):
+        flow = self.server.request("POST", "/flows/", {"name": f"count-{self.name}"})
+        return self.server.request("POST", "/deployments/", {
+            "name": self.name,
+            "flow_id": flow["id"],
+            "entrypoint": "flow.py:count",
+            "path": "/opt/flow",
+            "work_pool_name": self.name,
+            "enforce_parameter_schema": False,
+            "job_variables": {
+                "image": self.run.image(flow_image()).reference,
+                "namespace": self.run.namespace,
+                "image_pull_policy": "IfNotPresent",
+                "labels": {APP_LABEL: "flow"},
+                "env": {"PREFECT_API_URL": URL, "PREFECT_HOME": "/tmp/prefect"},
+            },
+        })
+
+    def start_run(self, **parameters):
+        """Returns the flow run's id."""
+        return self.server.request(
+            "POST", f"/deployments/{self.deployment['id']}/create_flow_run",
+            {"parameters": parameters, "idempotency_key": str(uuid.uuid4()),
+             "state": {"type": "SCHEDULED"}},
+        )["id"]
+
+    def state(self, flow_run):
+        return self.server.request("GET", f"/flow_runs/{flow_run}")["state"]["type"]
+
+    def wait_state(self, flow_run, states, seconds):
+        def reached():
+            self.worker.require_alive()
+            state = self.state(flow_run)
+            return state in states and state
+
+        return wait_until(reached, seconds, f"the flow run getting {' or '.join(states)}", 0.3)
+
+    def history(self, flow_run):
+        """The types of all its states, in order, repetitions left out."""
+        states = self.server.request("GET", f"/flow_run_states/?flow_run_id={flow_run}")
+        types = [s["type"] for s in sorted(states, key=lambda s: s["timestamp"])]
+        return [t for i, t in enumerate(types) if i == 0 or t != types[i - 1]]
+
+    def executions(self, flow_run):
+        """How often the flow's code was executed for this run, by its own count."""
+        with open(os.path.join(self.folder, "executions"), encoding="utf-8") as f:
+            return sum(line.startswith(flow_run) for line in f)
+
+    def stop(self):
+        if self.worker is not None:
+            self.worker.stop(grace=3)
