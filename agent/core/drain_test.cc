@@ -40,6 +40,27 @@ TEST_CASE("protocol S: nothing before the node's NoSchedule taint is acknowledge
   CHECK(world.node.snapshot_.pods->size() == 1);
 }
 
+TEST_CASE("nobody is drained before the pull is stopped") {
+  for (const HoldState state : {HoldState::Opening, HoldState::TooLate}) {
+    DrainWorld world;
+    world.hold_state = state;
+    world.run(30);
+    CHECK(world.suspends == 0);
+    CHECK(world.log == "fetch_job ");
+    world.hold_state = HoldState::Held;
+    world.run(15);
+    CHECK(world.suspends == 1);
+    CHECK(world.executions == 1);
+  }
+  // What can't be held is cancelled instead, again and again.
+  for (const HoldState state : {HoldState::NothingToHold, HoldState::Failed}) {
+    DrainWorld world;
+    world.hold_state = state;
+    world.run(15);
+    CHECK(world.suspends == 1);
+  }
+}
+
 TEST_CASE("protocol S: the agent dies after any step, nothing is lost or doubled") {
   for (int death = 0; death <= 12; ++death) {
     CAPTURE(death);
