@@ -139,12 +139,12 @@ def server_of(lab):
 class Pool:
     """A work pool with its worker, and one deployment of the flow, for one run of a scenario."""
 
-    def __init__(self, run_, template):
-        """`template` is None for Prefect's own base job template."""
+    def __init__(self, run_, template, **variables):
+        """`template` is None for Prefect's own base job template; `variables` are more of its."""
         self.run, self.lab = run_, run_.lab
         self.server = server_of(self.lab)
         self.name = f"pool-{run_.namespace}"  # Prefect keeps names that begin with its own
-        self.template = template
+        self.template, self.variables = template, variables
         self.folder = os.path.join(self.lab.folder, f"{NAME}-{self.name}")
         self.worker = self.deployment = None
 
@@ -213,6 +213,7 @@ class Pool:
                 "image_pull_policy": "IfNotPresent",
                 "labels": {APP_LABEL: "flow"},
                 "env": {"PREFECT_API_URL": URL, "PREFECT_HOME": "/tmp/prefect"},
+                **self.variables,
             },
         })
 

@@ -74,7 +74,7 @@ class Run:
     def __init__(self, lab, scenario, mode, agent_binary, say, agent_class=agent_module.Agent):
         self.lab, self.scenario, self.mode = lab, scenario, mode
         self.label = f"{scenario.name} {mode}"
-        self.namespace = f"{scenario.name}-{mode}"
+        self.namespace = f"{scenario.name}-{mode}".lower()  # as Kubernetes wants its names
         self.logs = os.path.join(lab.logs, self.namespace)
         self.say = lambda text: say(f"{self.label}: {text}")
         self.node = self.new_node(self.namespace, scenario.node, self.logs)
