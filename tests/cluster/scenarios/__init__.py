@@ -9,6 +9,7 @@ from scenarios.least_privilege import LeastPrivilege
 from scenarios.prefect_drain import PrefectDrainP, PrefectDrainS, PrefectNaive
 from scenarios.prefect_hold import PrefectHold
 from scenarios.storm import Storm
+from scenarios.two_nodes import TwoNodes
 
 ALL = [
     Storm(),
@@ -19,6 +20,7 @@ ALL = [
     LeastPrivilege(),
     Installed(),
     InstalledByHelm(),
+    TwoNodes(),
     PrefectHold(),
     PrefectNaive(),
     PrefectDrainS(),

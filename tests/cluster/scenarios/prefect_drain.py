@@ -12,35 +12,16 @@ import prefect_lab
 from node import PAUSE, NodeSpec
 from processes import let_pass, wait_until
 from scenario import ALONE, GUARDED, Scenario
+from scenarios.placement import DRAIN, node_of, prefer
 from scenarios.prefect_hold import expect_one_execution
 
 # 110 MiB compressed and 349 unpacked don't fit 365 MiB.
 SMALL = NodeSpec(disk_mib=400)
 LARGE = NodeSpec(disk_mib=2560)
-# The taint outlasts the Job controller's own back-off after a pod that failed (10 s): see agent.py.
-DRAIN = {"drain": {"enabled": True}, "clearAfter": "30s"}
 ENDS = ("COMPLETED", "CRASHED", "FAILED", "CANCELLED")
 GONE_SECONDS = 3.0
 MOVED_SECONDS = 20.0
 CRASHED_SECONDS = 90
-
-
-def prefer(node):
-    """An affinity that makes the scheduler try this node first, and others if it may not."""
-    return {
-        "nodeAffinity": {
-            "preferredDuringSchedulingIgnoredDuringExecution": [{
-                "weight": 100,
-                "preference": {"matchExpressions": [
-                    {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name]},
-                ]},
-            }],
-        },
-    }
-
-
-def node_of(pod):
-    return pod.pod["spec"].get("nodeName")
 
 
 def pods_of(run, flow_run):
