@@ -19,7 +19,7 @@ import lab as lab_module
 import python_tools
 from errors import Broken
 from observer import APP_LABEL
-from processes import Process, run, wait_until
+from processes import Process, let_pass, run, wait_until
 
 NAME = "prefect"
 PORT = 4200
@@ -34,6 +34,7 @@ from prefect_kubernetes.worker import KubernetesWorker
 print(json.dumps(KubernetesWorker.get_default_base_job_template()))
 """
 DATABASE = "prefect.db"
+BUSY_ATTEMPTS = 20
 ENV = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_COLORS": "false",
@@ -116,17 +117,25 @@ class Server:
             return False
 
     def request(self, method, path, body=None):
+        """The decoded answer. 503 is its database being busy: asked again, as its client does."""
+        for attempt in range(BUSY_ATTEMPTS):
+            status, text = self.ask(method, path, body)
+            if status != 503 or attempt == BUSY_ATTEMPTS - 1:
+                break
+            let_pass(0.5)
+        if status >= 300:
+            raise Broken(f"Prefect answered {status} to {method} {path}: {text[:200]!r}")
+        return json.loads(text) if text else None
+
+    def ask(self, method, path, body):
         connection = http.client.HTTPConnection(lab_module.ADDRESS, PORT, timeout=30)
         try:
             data = None if body is None else json.dumps(body).encode()
             connection.request(method, "/api" + path, data, {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            text = answer.read()
+            return answer.status, answer.read()
         finally:
             connection.close()
-        if answer.status >= 300:
-            raise Broken(f"Prefect answered {answer.status} to {method} {path}: {text[:200]!r}")
-        return json.loads(text) if text else None
 
 
 def server_of(lab):

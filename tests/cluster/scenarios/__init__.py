@@ -6,6 +6,7 @@ from scenarios.enospc import Enospc
 from scenarios.fits import Fits
 from scenarios.installed import Installed, InstalledByHelm
 from scenarios.least_privilege import LeastPrivilege
+from scenarios.prefect_agent_dies import PrefectAgentDies
 from scenarios.prefect_drain import PrefectDrainP, PrefectDrainS, PrefectNaive
 from scenarios.prefect_hold import PrefectHold
 from scenarios.storm import Storm
@@ -25,4 +26,5 @@ ALL = [
     PrefectNaive(),
     PrefectDrainS(),
     PrefectDrainP(),
+    PrefectAgentDies(),
 ]

@@ -12,12 +12,9 @@ import prefect_lab
 from node import PAUSE, NodeSpec
 from processes import let_pass, wait_until
 from scenario import ALONE, GUARDED, Scenario
-from scenarios.placement import DRAIN, node_of, prefer
+from scenarios.placement import DRAIN, LARGE, SMALL, node_of, prefer
 from scenarios.prefect_hold import expect_one_execution
 
-# 110 MiB compressed and 349 unpacked don't fit 365 MiB.
-SMALL = NodeSpec(disk_mib=400)
-LARGE = NodeSpec(disk_mib=2560)
 ENDS = ("COMPLETED", "CRASHED", "FAILED", "CANCELLED")
 GONE_SECONDS = 3.0
 MOVED_SECONDS = 20.0
