@@ -25,16 +25,27 @@ def requirements_of(name):
     return os.path.join(HERE, "components", name, "requirements.txt")
 
 
+def lock_of(name):
+    """What it needs from npm, with the hash of every file; not every one needs something."""
+    return os.path.join(os.path.dirname(requirements_of(name)), "package-lock.json")
+
+
 def folder_of(name):
     digest = hashlib.sha256(PACKAGES.encode())
-    with open(requirements_of(name), "rb") as f:
-        digest.update(f.read())
+    for path in (requirements_of(name), lock_of(name)):
+        if os.path.exists(path):
+            with open(path, "rb") as f:
+                digest.update(f.read())
     return os.path.join(components.cache_folder(), f"{name}-{digest.hexdigest()[:16]}")
 
 
 def program(name, command):
     """A command of the environment."""
     return os.path.join(folder_of(name), "bin", command)
+
+
+def node_program(name, command):
+    return os.path.join(folder_of(name), "node_modules", ".bin", command)
 
 
 def site_packages(name):
@@ -57,6 +68,8 @@ def build(name, say):
             run(PYTHON, "-m", "venv", folder)
             run(program(name, "pip"), "install", "--quiet", "--require-hashes",
                 "--only-binary=:all:", "-r", requirements_of(name), env=env)
+            if os.path.exists(lock_of(name)):
+                install_npm(name, folder)
             run("mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", SUITE,
                 os.path.join(folder, "root.tar"))
         except Broken as error:
@@ -64,3 +77,11 @@ def build(name, say):
         with open(done, "w", encoding="utf-8"):
             pass
         say(f"installed {name} in {time.monotonic() - started:.0f} s")
+
+
+def install_npm(name, folder):
+    if shutil.which("npm") is None:
+        raise Unable(f"{name} needs npm: tests/packages {name}.")
+    for path in (lock_of(name), os.path.join(os.path.dirname(lock_of(name)), "package.json")):
+        shutil.copy(path, folder)
+    run("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=folder)

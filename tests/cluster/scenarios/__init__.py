@@ -5,6 +5,7 @@ from scenarios.delete_mid_pull import DeleteMidPull
 from scenarios.enospc import Enospc
 from scenarios.fits import Fits
 from scenarios.installed import Installed, InstalledByHelm
+from scenarios.jupyterhub_spawn import JupyterHubSpawn
 from scenarios.least_privilege import LeastPrivilege
 from scenarios.prefect_agent_dies import PrefectAgentDies
 from scenarios.prefect_drain import PrefectDrainP, PrefectDrainS, PrefectNaive
@@ -27,4 +28,5 @@ ALL = [
     PrefectDrainS(),
     PrefectDrainP(),
     PrefectAgentDies(),
+    JupyterHubSpawn(),
 ]
