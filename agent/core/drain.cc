@@ -99,6 +99,7 @@ class DrainPlanner {
         finish_hold(state, *state.job);
       }
     }
+    find_begun();
     const std::vector<PullReport> pulls = decision_.pulls;
     for (const PullReport& pull : pulls) {
       note_leaving(pull);
@@ -115,6 +116,17 @@ class DrainPlanner {
 
  private:
   // ---- what has begun ------------------------------------------------------------------------
+
+  /// An agent that starts anew finds a pod that is going: its Job may be suspended by the one
+  /// before. Once the pod is gone only the coordinator can tell.
+  void find_begun() {
+    for (const Pod& pod : *snapshot_.pods) {
+      if (pod.deleting && has_never_started(pod) && needs_job(pod) &&
+          find_job(snapshot_, pod) == nullptr) {
+        fetch(pod.namespace_name, pod.controller->name, "a pod of it is going");
+      }
+    }
+  }
 
   /// A Job that we have suspended: its pod goes, then it is resumed, whatever the node's stage.
   void finish_hold(const JobState& state, const Job& job) {

@@ -82,6 +82,22 @@ TEST_CASE("protocol S: the agent dies after any step, nothing is lost or doubled
   }
 }
 
+TEST_CASE("protocol S: the next agent finishes what it finds under way") {
+  DrainWorld world;
+  world.pods_leave = false;
+  world.run_until_suspended();
+  world.run(2);
+  REQUIRE(world.pod().deleting);
+  world.restart_agent();
+  world.run(5);
+  CHECK(world.resumes == 0);
+  world.pods_leave = true;
+  world.run(10);
+  CHECK(world.suspends == 1);
+  CHECK(world.resumes == 1);
+  CHECK(world.executions == 1);
+}
+
 TEST_CASE("protocol S: the same image is not drained twice from nodes of one capacity") {
   DrainWorld world;
   world.run(15);
