@@ -44,7 +44,7 @@ class Lab:
         self.processes = []
         self.images = {}
         self.next_node = 1
-        self.prefect_server = None  # see prefect_lab.py
+        self.prefect_servers = {}  # see prefect_lab.py
         self.authority = self.kube = self.kubeconfig = self.registry = self.pause = None
 
     def up(self):

@@ -22,8 +22,8 @@ from observer import APP_LABEL
 from processes import Process, let_pass, run, wait_until
 
 NAME = "prefect"
-PORT = 4200
-URL = f"http://{lab_module.ADDRESS}:{PORT}/api"
+LEGACY = "prefect-legacy"  # with a worker that gives up on a pod that does not start
+PORTS = {NAME: 4200, LEGACY: 4201}
 SHIPPED_TEMPLATE = os.path.join(lab_module.ROOT, "daemonset", "prefect", "base-job-template.json")
 FLOW = os.path.join(lab_module.HERE, "components", NAME, "flow.py")
 INSIDE = "opt/prefect"  # the packages, in the image
@@ -43,9 +43,13 @@ ENV = {
 }
 
 
-def flow_image():
+def url_of(tool):
+    return f"http://{lab_module.ADDRESS}:{PORTS[tool]}/api"
+
+
+def flow_image(tool=NAME):
     """Python, Prefect and the flow: 400 MiB in 20,000 files, as real images of flows are."""
-    packages = python_tools.folder_of(NAME)
+    packages = python_tools.folder_of(tool)
     start = "#!/usr/bin/python3\nimport sys\nfrom prefect.cli import app\nsys.exit(app())\n"
     flow = os.path.join(packages, "flow")
     os.makedirs(os.path.join(flow, "usr", "local", "bin"), exist_ok=True)
@@ -59,10 +63,10 @@ def flow_image():
         os.chmod(os.path.join(flow, path), 0o755)
     key = hashlib.sha256((packages + text + start).encode()).hexdigest()
     return image_layers.FilesSpec(
-        "prefect-flow", key,
+        f"{tool}-flow", key,
         (
             ("cat", os.path.join(packages, "root.tar")),
-            image_layers.tar_of(python_tools.site_packages(NAME), INSIDE),
+            image_layers.tar_of(python_tools.site_packages(tool), INSIDE),
             image_layers.tar_of(flow, ""),
         ),
         (
@@ -76,9 +80,9 @@ def flow_image():
 class Server:
     """The server with its database; one for all runs of a lab."""
 
-    def __init__(self, lab):
-        self.lab = lab
-        self.folder = os.path.join(lab.folder, NAME)
+    def __init__(self, lab, tool):
+        self.lab, self.tool = lab, tool
+        self.folder = os.path.join(lab.folder, tool)
         self.stock_template = None
 
     def start(self):
@@ -86,28 +90,32 @@ class Server:
         os.makedirs(self.folder)
         with components.locked(self.lab.image_cache):
             self.make_once()
-        shutil.copy(os.path.join(python_tools.folder_of(NAME), DATABASE), self.folder)
-        with open(os.path.join(python_tools.folder_of(NAME), "stock.json"), encoding="utf-8") as f:
+        made = python_tools.folder_of(self.tool)
+        shutil.copy(os.path.join(made, DATABASE), self.folder)
+        with open(os.path.join(made, "stock.json"), encoding="utf-8") as f:
             self.stock_template = json.load(f)
         process = self.lab.start(
-            "prefect-server", ["server", "start", "--host", lab_module.ADDRESS, "--no-ui"],
-            binary=python_tools.program(NAME, "prefect"),
+            f"{self.tool}-server",
+            ["server", "start", "--host", lab_module.ADDRESS, "--port", PORTS[self.tool],
+             "--no-ui"],
+            binary=python_tools.program(self.tool, "prefect"),
             env={**ENV, "PREFECT_HOME": self.folder, "PREFECT_UI_ENABLED": "false"},
         )
         process.wait_ready(self.ready, 120)
-        self.lab.say(f"Prefect server up in {time.monotonic() - started:.0f} s")
+        self.lab.say(f"{self.tool} server up in {time.monotonic() - started:.0f} s")
         return self
 
     def make_once(self):
         """An empty database takes 15 s to make, Prefect's own base job template 3 s: kept."""
-        folder = python_tools.folder_of(NAME)
+        folder = python_tools.folder_of(self.tool)
         stock, database = os.path.join(folder, "stock.json"), os.path.join(folder, DATABASE)
         env = {**os.environ, **ENV, "PREFECT_HOME": self.folder}
         if not os.path.exists(stock):
-            host.write(stock, run(python_tools.program(NAME, "python"), "-I", "-c", STOCK, env=env))
+            text = run(python_tools.program(self.tool, "python"), "-I", "-c", STOCK, env=env)
+            host.write(stock, text)
         if not os.path.exists(database):
-            run(python_tools.program(NAME, "prefect"), "server", "database", "upgrade", "--yes",
-                env=env)
+            run(python_tools.program(self.tool, "prefect"), "server", "database", "upgrade",
+                "--yes", env=env)
             shutil.move(os.path.join(self.folder, DATABASE), database)
 
     def ready(self):
@@ -128,7 +136,7 @@ class Server:
         return json.loads(text) if text else None
 
     def ask(self, method, path, body):
-        connection = http.client.HTTPConnection(lab_module.ADDRESS, PORT, timeout=30)
+        connection = http.client.HTTPConnection(lab_module.ADDRESS, PORTS[self.tool], timeout=30)
         try:
             data = None if body is None else json.dumps(body).encode()
             connection.request(method, "/api" + path, data, {"Content-Type": "application/json"})
@@ -138,23 +146,24 @@ class Server:
             connection.close()
 
 
-def server_of(lab):
-    """The lab's server, started when it is first asked for."""
-    if lab.prefect_server is None:
-        lab.prefect_server = Server(lab).start()
-    return lab.prefect_server
+def server_of(lab, tool):
+    """The lab's server of this version, started when it is first asked for."""
+    if tool not in lab.prefect_servers:
+        lab.prefect_servers[tool] = Server(lab, tool).start()
+    return lab.prefect_servers[tool]
 
 
 class Pool:
     """A work pool with its worker, and one deployment of the flow, for one run of a scenario."""
 
-    def __init__(self, run_, template, **variables):
+    def __init__(self, run_, template=None, tool=NAME, **variables):
         """`template` is None for Prefect's own base job template; `variables` are more of its."""
         self.run, self.lab = run_, run_.lab
-        self.server = server_of(self.lab)
+        self.tool = tool
+        self.server = server_of(self.lab, tool)
         self.name = f"pool-{run_.namespace}"  # Prefect keeps names that begin with its own
         self.template, self.variables = template, variables
-        self.folder = os.path.join(self.lab.folder, f"{NAME}-{self.name}")
+        self.folder = os.path.join(self.lab.folder, f"{tool}-{self.name}")
         self.worker = self.deployment = None
 
     def start(self, affinity=None):
@@ -168,12 +177,12 @@ class Pool:
         })
         self.worker = Process(
             "prefect-worker",
-            [python_tools.program(NAME, "prefect"), "worker", "start", "--pool", self.name,
+            [python_tools.program(self.tool, "prefect"), "worker", "start", "--pool", self.name,
              "--type", "kubernetes"],
             os.path.join(self.run.logs, "prefect-worker.log"),
             netns=self.lab.netns,
             cgroups=self.lab.group(),
-            env={**ENV, "KUBECONFIG": self.lab.kubeconfig, "PREFECT_API_URL": URL,
+            env={**ENV, "KUBECONFIG": self.lab.kubeconfig, "PREFECT_API_URL": url_of(self.tool),
                  "PREFECT_HOME": self.folder, "PREFECT_WORKER_QUERY_SECONDS": "1",
                  "PREFECT_INTEGRATIONS_KUBERNETES_OBSERVER_NAMESPACES": self.run.namespace},
         ).start()
@@ -217,11 +226,11 @@ class Pool:
             "work_pool_name": self.name,
             "enforce_parameter_schema": False,
             "job_variables": {
-                "image": self.run.image(flow_image()).reference,
+                "image": self.run.image(flow_image(self.tool)).reference,
                 "namespace": self.run.namespace,
                 "image_pull_policy": "IfNotPresent",
                 "labels": {APP_LABEL: "flow"},
-                "env": {"PREFECT_API_URL": URL, "PREFECT_HOME": "/tmp/prefect"},
+                "env": {"PREFECT_API_URL": url_of(self.tool), "PREFECT_HOME": "/tmp/prefect"},
                 **self.variables,
             },
         })

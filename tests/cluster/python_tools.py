@@ -66,7 +66,7 @@ def build(name, say):
         try:
             # At its final place from the start, as scripts name their interpreter by its path.
             run(PYTHON, "-m", "venv", folder)
-            run(program(name, "pip"), "install", "--quiet", "--require-hashes",
+            run(program(name, "pip"), "install", "--quiet", "--require-hashes", "--no-deps",
                 "--only-binary=:all:", "-r", requirements_of(name), env=env)
             if os.path.exists(lock_of(name)):
                 install_npm(name, folder)

@@ -10,6 +10,7 @@ from scenarios.least_privilege import LeastPrivilege
 from scenarios.prefect_agent_dies import PrefectAgentDies
 from scenarios.prefect_drain import PrefectDrainP, PrefectDrainS, PrefectNaive
 from scenarios.prefect_hold import PrefectHold
+from scenarios.prefect_legacy import PrefectLegacy
 from scenarios.storm import Storm
 from scenarios.two_nodes import TwoNodes
 
@@ -28,5 +29,6 @@ ALL = [
     PrefectDrainS(),
     PrefectDrainP(),
     PrefectAgentDies(),
+    PrefectLegacy(),
     JupyterHubSpawn(),
 ]

@@ -33,7 +33,7 @@ class PrefectAgentDies(Scenario):
             "gone": self.die_when_gone,
         }
         names = [f"{run.namespace}-{step}" for step in steps]
-        pool = prefect_lab.Pool(run, None).start(prefer(*names))
+        pool = prefect_lab.Pool(run).start(prefer(*names))
         coordinator = Coordinator(run, run.agent_binary)
         run.at_end.append(coordinator.end)
         coordinator.start()

@@ -134,7 +134,7 @@ class PrefectNaive(Scenario):
     modes = (ALONE,)
 
     def play(self, run):
-        pool = prefect_lab.Pool(run, template=None).start()
+        pool = prefect_lab.Pool(run).start()
         run.watch_layers(prefect_lab.flow_image())
         flow_run = pool.start_run()
         pod = run.wait_bound("flow")

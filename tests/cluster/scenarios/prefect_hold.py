@@ -34,7 +34,7 @@ class PrefectHold(Scenario):
     )
 
     def play(self, run):
-        pool = prefect_lab.Pool(run, template=None).start()
+        pool = prefect_lab.Pool(run).start()
         bystanders.start(run)
         run.node.fill(FILLER_MIB)
         run.start_agent()
