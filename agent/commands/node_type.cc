@@ -5,11 +5,12 @@
 #include <charconv>
 #include <system_error>
 
+#include "agent/core/words.h"
+
 namespace imagefs_guard {
 
 namespace {
 
-constexpr std::int64_t kMib = std::int64_t{1} << 20;
 constexpr std::int64_t kGib = std::int64_t{1} << 30;
 constexpr std::int64_t kVolumeGibMaximum = 65'536;
 

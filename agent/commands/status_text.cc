@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::int64_t kStatusVersion = 1;
 constexpr int kBarColumnsMaximum = 76;
-constexpr std::int64_t kMib = std::int64_t{1} << 20;
 
 /// Without control characters, of ASCII and of C1: a name must not steer the terminal.
 std::string plain(std::string_view text) {

@@ -431,7 +431,9 @@ class Planner {
 
   /// No live pod waits for it. What we hold must not wait for ever, what leaves must not start.
   void plan_unwanted(const Pull& pull, PullReport& report) {
-    const bool held = pull.hold != nullptr && pull.hold->state == HoldState::Held;
+    // One that is being opened counts: let go now, the pull would run on until it is cancelled.
+    const bool held = pull.hold != nullptr && (pull.hold->state == HoldState::Held ||
+                                               pull.hold->state == HoldState::Opening);
     if (!held && !is_abandoned(pull)) {
       return;  // somebody else's pull: counted once it writes, never touched before
     }

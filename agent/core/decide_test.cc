@@ -549,6 +549,16 @@ TEST_CASE("a pull that only a leaving pod wanted is cancelled") {
   CHECK(actions_of<CancelPull>(decision).size() == 1);
   CHECK(actions_of<HoldPull>(decision).size() == 1);  // at 0 bytes until the lease is gone
 
+  // Its lease was not seen yet, or the hold is still being opened: the pull must not run meanwhile.
+  for (const HoldState state : {HoldState::Held, HoldState::Opening}) {
+    TestNode early = storm();
+    early.hold(1, state);
+    early.snapshot_.pods->front().deleting = true;
+    CHECK(actions_of<HoldPull>(decide(early.snapshot_, {}, default_policy())).size() == 1);
+    early.snapshot_.pods->clear();
+    CHECK(actions_of<HoldPull>(decide(early.snapshot_, {}, default_policy())).empty());
+  }
+
   // Under way and fitting: its container must not start late either.
   TestNode running(gib(10000), gib(5000), gib(1000));
   running.image("x", 1, {layer(1, gib(500), gib(900))})

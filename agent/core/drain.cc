@@ -89,6 +89,7 @@ class DrainPlanner {
         finish_hold(state, *state.job);
       }
     }
+    find_begun();
     const std::vector<PullReport> pulls = decision_.pulls;
     for (const PullReport& pull : pulls) {
       note_leaving(pull);
@@ -105,6 +106,17 @@ class DrainPlanner {
 
  private:
   // ---- what has begun ------------------------------------------------------------------------
+
+  /// An agent that starts anew finds a pod that is going: its Job may be suspended by the one
+  /// before. Once the pod is gone only the coordinator can tell.
+  void find_begun() {
+    for (const Pod& pod : *snapshot_.pods) {
+      if (pod.deleting && has_never_started(pod) && needs_job(pod) &&
+          find_job(snapshot_, pod) == nullptr) {
+        fetch(pod.namespace_name, pod.controller->name, "a pod of it is going");
+      }
+    }
+  }
 
   /// A Job that we have suspended: its pod goes, then it is resumed, whatever the node's stage.
   void finish_hold(const JobState& state, const Job& job) {
@@ -306,7 +318,7 @@ class DrainPlanner {
       stay(pull, pod, choice, why);
       return;
     }
-    const std::string wait = why_not_now(pod);
+    const std::string wait = why_not_now(pull, pod);
     if (!wait.empty()) {
       report(pod.namespace_name + "/" + pod.name, choice.owner, choice.method, wait);
       return;
@@ -362,7 +374,7 @@ class DrainPlanner {
     });
   }
 
-  [[nodiscard]] std::string why_not_now(const Pod& pod) const {
+  [[nodiscard]] std::string why_not_now(const PullReport& pull, const Pod& pod) const {
     const bool tainted = std::ranges::any_of(snapshot_.node->taints, [this](const Taint& taint) {
       return taint.key == policy_.taint_key && taint.effect == "NoSchedule";
     });
@@ -375,10 +387,22 @@ class DrainPlanner {
     if (decision_.node.stage != Stage::Guard || !tainted) {
       return "waits until the node's NoSchedule taint is acknowledged";
     }
+    if (!is_stopped(pull)) {
+      return "waits until its pull is held";
+    }
     if (!busy_.empty() && busy_ != pod.uid) {
       return "waits: one pod is drained at a time";
     }
     return {};
+  }
+
+  /// Deleting a pod does not stop its pull: one that is not held yet would go on writing, and keep
+  /// the pod here until it ends. What can't be held is cancelled by its lease instead.
+  [[nodiscard]] bool is_stopped(const PullReport& pull) const {
+    const auto hold =
+        std::ranges::find(snapshot_.holds, pull.manifest_digest, &Hold::manifest_digest);
+    return hold != snapshot_.holds.end() && hold->state != HoldState::Opening &&
+           hold->state != HoldState::TooLate;
   }
 
   void stay(const PullReport& pull,

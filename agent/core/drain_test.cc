@@ -40,6 +40,27 @@ TEST_CASE("protocol S: nothing before the node's NoSchedule taint is acknowledge
   CHECK(world.node.snapshot_.pods->size() == 1);
 }
 
+TEST_CASE("nobody is drained before the pull is stopped") {
+  for (const HoldState state : {HoldState::Opening, HoldState::TooLate}) {
+    DrainWorld world;
+    world.hold_state = state;
+    world.run(30);
+    CHECK(world.suspends == 0);
+    CHECK(world.log == "fetch_job ");
+    world.hold_state = HoldState::Held;
+    world.run(15);
+    CHECK(world.suspends == 1);
+    CHECK(world.executions == 1);
+  }
+  // What can't be held is cancelled instead, again and again.
+  for (const HoldState state : {HoldState::NothingToHold, HoldState::Failed}) {
+    DrainWorld world;
+    world.hold_state = state;
+    world.run(15);
+    CHECK(world.suspends == 1);
+  }
+}
+
 TEST_CASE("protocol S: the agent dies after any step, nothing is lost or doubled") {
   for (int death = 0; death <= 12; ++death) {
     CAPTURE(death);
@@ -59,6 +80,22 @@ TEST_CASE("protocol S: the agent dies after any step, nothing is lost or doubled
       CHECK_FALSE(world.job->suspend);
     }
   }
+}
+
+TEST_CASE("protocol S: the next agent finishes what it finds under way") {
+  DrainWorld world;
+  world.pods_leave = false;
+  world.run_until_suspended();
+  world.run(2);
+  REQUIRE(world.pod().deleting);
+  world.restart_agent();
+  world.run(5);
+  CHECK(world.resumes == 0);
+  world.pods_leave = true;
+  world.run(10);
+  CHECK(world.suspends == 1);
+  CHECK(world.resumes == 1);
+  CHECK(world.executions == 1);
 }
 
 TEST_CASE("protocol S: the same image is not drained twice from nodes of one capacity") {

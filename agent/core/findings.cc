@@ -24,7 +24,6 @@ constexpr Duration kToldAgain = std::chrono::hours(1);
 /// Image garbage collection should begin so far before eviction: what a pull writes between two
 /// looks of the kubelet, and no less than the defaults of kubelet and nodefs leave between them.
 constexpr int kGcDistancePercent = 5;
-constexpr std::int64_t kMib = std::int64_t{1} << 20;
 /// Less than this is not worth a word: configs, manifests, journals.
 constexpr std::int64_t kSmallBytes = 256 * kMib;
 /// Compressed layers take a third to a half of the unpacked ones; below a fifth only some stayed.

@@ -92,8 +92,9 @@ class Collector {
     Pulls result;
     for (auto& [digest, pull] : pulls_) {
       complete(pull, memory);
-      // A pull that only leaving pods want has nothing to stop before it has begun.
-      if (!pull.pods.empty() || !pull.lease_ids.empty()) {
+      // A pull that only leaving pods want has nothing to stop before it has begun. One with a hold
+      // may wait for it with a lease that was not seen yet: let go, it would write.
+      if (!pull.pods.empty() || !pull.lease_ids.empty() || pull.hold != nullptr) {
         result.pulls.push_back(std::move(pull));
       }
     }

@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 
+#include "agent/core/words.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -105,7 +107,6 @@ constexpr std::int64_t kTarBytesPerInodeUsual = 40'000;
 
 /// The densest that layers of a size are: the larger, the more kinds of files they have.
 constexpr std::int64_t densest(std::int64_t tar_bytes) {
-  constexpr std::int64_t kMib = std::int64_t{1} << 20;
   if (tar_bytes <= 64 * kMib) {
     return 5'000;
   }

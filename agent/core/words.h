@@ -9,6 +9,7 @@
 
 namespace imagefs_guard {
 
+constexpr std::int64_t kMib = std::int64_t{1} << 20;
 constexpr std::int64_t kGib = std::int64_t{1} << 30;
 
 /// Bytes in GiB: one decimal from 1 GiB on, two below: "12.9", "0.62". Rounded half up.

@@ -26,7 +26,7 @@ constexpr std::size_t kNameBytes = 253;
 constexpr std::size_t kImageBytes = 300;
 constexpr std::size_t kSentenceBytes = 600;
 
-double seconds(Duration duration) {
+double rounded_seconds(Duration duration) {
   return static_cast<double>(duration.count() / 1000) / 1000.0;
 }
 
@@ -79,7 +79,7 @@ json held_seconds(const StatusView& view, const PullReport& pull) {
   if (hold == view.snapshot.holds.end() || hold->state != HoldState::Held) {
     return nullptr;
   }
-  return seconds(view.snapshot.taken_at - hold->since);
+  return rounded_seconds(view.snapshot.taken_at - hold->since);
 }
 
 json pull_of(const StatusView& view, const PullReport& pull) {
@@ -172,7 +172,7 @@ std::string text_of(const StatusView& view, StatusDetail detail, const Limits& l
   json status = {
       {"alive", is_alive(view)},
       {"auditWhole", decision.memory.audit.whole},
-      {"decisionAgeSeconds", seconds(view.decision_age)},
+      {"decisionAgeSeconds", rounded_seconds(view.decision_age)},
       {"drainsMore", decision.drains.size() - drains.size()},
       {"drains", std::move(drains)},
       {"filesystem", filesystem_of(view)},

@@ -285,6 +285,8 @@ void write_value(std::string& out, const T& v) {
 
 // ---- reading ---------------------------------------------------------------------------------
 
+}  // namespace
+
 /// The first thing that could not be read.
 struct ReadError {
   std::string where;
@@ -294,6 +296,8 @@ struct ReadError {
     return false;
   }
 };
+
+namespace {
 
 template <typename T>
 bool read_value(JsonView view, T& v, ReadError& error);

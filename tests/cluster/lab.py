@@ -16,6 +16,7 @@ import shutil
 
 import components
 import host
+import image_layers
 import images
 from kube import Kube, condition_of
 from pki import Authority
@@ -43,6 +44,7 @@ class Lab:
         self.processes = []
         self.images = {}
         self.next_node = 1
+        self.prefect_servers = {}  # see prefect_lab.py
         self.authority = self.kube = self.kubeconfig = self.registry = self.pause = None
 
     def up(self):
@@ -76,13 +78,17 @@ class Lab:
             "echo 1 > /proc/sys/net/ipv4/ip_forward",
         )
 
-    def start(self, name, arguments, binary=None):
+    def group(self):
+        return host.make_group(f"{self.name}/lab")
+
+    def start(self, name, arguments, binary=None, env=None):
         process = Process(
             name,
             [binary or self.binaries[name], *arguments],
             os.path.join(self.logs, f"{name}.log"),
             netns=self.netns,
-            cgroups=host.make_group(f"{self.name}/lab"),
+            cgroups=self.group(),
+            env=env,
         )
         self.processes.append(process)
         return process.start()
@@ -205,9 +211,14 @@ class Lab:
         """Pushes an image once; nodes find it in their own registry at once."""
         if spec not in self.images:
             with components.locked(self.image_cache):
-                self.images[spec] = self.registry.push_once(
-                    spec, self.pause, self.image_cache, self.say
-                )
+                if isinstance(spec, image_layers.FilesSpec):
+                    self.images[spec] = image_layers.push_once(
+                        self.registry, spec, self.image_cache, self.say
+                    )
+                else:
+                    self.images[spec] = self.registry.push_once(
+                        spec, self.pause, self.image_cache, self.say
+                    )
         return self.images[spec]
 
     def make_namespace(self, name):

@@ -134,10 +134,14 @@ class PodHistory:
 
 
 def is_evicted(pod):
-    """A running pod that the kubelet put out; pods it refuses at admission look alike but for the
-    condition."""
-    status = pod.get("status", {})
-    return status.get("reason") == "Evicted" and condition_of(pod, "DisruptionTarget") == "True"
+    """A running pod that the kubelet put out. One that ends orderly for it is Succeeded, without
+    the reason Evicted; pods that the kubelet refuses at admission have that, but no condition."""
+    return any(
+        condition["type"] == "DisruptionTarget"
+        and condition["status"] == "True"
+        and condition.get("reason") == "TerminationByKubelet"
+        for condition in pod.get("status", {}).get("conditions") or []
+    )
 
 
 class Observer:

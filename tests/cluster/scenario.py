@@ -56,6 +56,7 @@ class Scenario:
     images = (PAUSE,)
     policy = {}
     modes = (ALONE, GUARDED)
+    tools = ()  # of python_tools: what must be installed beforehand
 
     def play(self, run):
         raise NotImplementedError
@@ -73,13 +74,14 @@ class Run:
     def __init__(self, lab, scenario, mode, agent_binary, say, agent_class=agent_module.Agent):
         self.lab, self.scenario, self.mode = lab, scenario, mode
         self.label = f"{scenario.name} {mode}"
-        self.namespace = f"{scenario.name}-{mode}"
+        self.namespace = f"{scenario.name}-{mode}".lower()  # as Kubernetes wants its names
         self.logs = os.path.join(lab.logs, self.namespace)
         self.say = lambda text: say(f"{self.label}: {text}")
         self.node = self.new_node(self.namespace, scenario.node, self.logs)
         self.more_nodes = []
         self.agent_binary, self.agent_class = agent_binary, agent_class
         self.agent = self.observer = None
+        self.more_agents, self.at_end = [], []  # at_end: what else must be stopped
         self.results, self.failures, self.notes = {}, [], []
         self.seen = types.SimpleNamespace()  # what play() leaves for the expect functions
         self.guarded = mode == GUARDED
@@ -127,15 +129,20 @@ class Run:
             f"disk sampled {len(self.observer.disk.samples)} times, "
             f"longest gap {slowest * 1000:.0f} ms"
         )
-        if self.agent is not None:
-            self.agent.stop()
+        for agent in self.agents():
+            agent.stop()
+
+    def agents(self):
+        return [agent for agent in (self.agent, *self.more_agents) if agent is not None]
 
     def down(self):
         """Removes the node, whatever state it is in; the logs stay."""
         if self.observer is not None:
             self.observer.stop()
-        if self.agent is not None:
-            self.agent.end()
+        for agent in self.agents():
+            agent.end()
+        for stop in self.at_end:
+            stop()
         self.save_objects()
         for node in [*self.more_nodes, self.node]:
             node.down()
@@ -167,11 +174,17 @@ class Run:
 
     # What scenarios use.
 
-    def start_agent(self):
-        """Only in guarded mode; alone, the same call does nothing, so play() reads the same."""
-        if self.guarded:
-            self.agent = self.agent_class(self.node, self.agent_binary, self.scenario.policy)
-            self.agent.start()
+    def start_agent(self, node=None):
+        """On the first node, or another one. Only in guarded mode; alone, the same call does
+        nothing, so play() reads the same."""
+        if not self.guarded:
+            return None
+        agent = self.agent_class(node or self.node, self.agent_binary, self.scenario.policy)
+        if node is None:
+            self.agent = agent
+        else:
+            self.more_agents.append(agent)
+        return agent.start()
 
     def add_node(self, suffix, spec=None):
         """One more node beside the first, for instance to see where pods go instead."""
@@ -210,9 +223,13 @@ class Run:
             default=0,
         )
 
+    def selector(self):
+        """The nodes of this run, and no other's."""
+        return {RUN_LABEL: self.namespace}
+
     def pod_spec(self, spec, arguments=(), restart="Always"):
         return {
-            "nodeSelector": {RUN_LABEL: self.namespace},
+            "nodeSelector": self.selector(),
             "hostNetwork": True,
             "automountServiceAccountToken": False,
             "restartPolicy": restart,

@@ -105,6 +105,7 @@ class DrainWorld {
   Decision decision;
   std::optional<Job> job;
   Failure fail;
+  HoldState hold_state = HoldState::Held;  // what comes of every hold
   bool taint_works = true;
   bool job_controller_works = true;
   bool kubelet_works = true;
@@ -190,7 +191,7 @@ class DrainWorld {
       events.push_back(*event);
     } else if (const auto* hold = std::get_if<HoldPull>(&action)) {
       node.snapshot_.holds.push_back(
-          {.manifest_digest = hold->manifest_digest, .state = HoldState::Held});
+          {.manifest_digest = hold->manifest_digest, .state = hold_state});
     } else if (std::holds_alternative<ReleasePull>(action)) {
       ++releases;
     } else if (const auto* taint = std::get_if<SetTaint>(&action)) {
