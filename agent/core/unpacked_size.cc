@@ -147,6 +147,21 @@ std::int64_t bytes_per_inode(FilesystemKind kind) {
   return 0;
 }
 
+/// What a layer costs beside its files: two directories of the snapshotter, the rest of the blob's
+/// last block, its place in containerd's databases. Measured on ext4 and XFS: 28 kB a layer, and up
+/// to 130 kB for the database that grows. Without it what was learned would always be a little
+/// short.
+constexpr std::int64_t kBesideBytesUsual = std::int64_t{32} << 10;
+constexpr std::int64_t kBesideBytesMost = std::int64_t{256} << 10;
+
+UnpackedSize with_beside(UnpackedSize size, FilesystemKind kind) {
+  if (kind != FilesystemKind::Other) {
+    size.mid_bytes += kBesideBytesUsual;
+    size.high_bytes += kBesideBytesMost;
+  }
+  return size;
+}
+
 UnpackedSize on_disk(const TarBytes& tar, FilesystemKind kind, const SizeFact& fact) {
   // What the headers say of the archive's beginning is exact, the rest has the usual doubt.
   const std::int64_t sampled = std::min(fact.sampled_tar_bytes, tar.low);
@@ -271,9 +286,7 @@ void raise_to_first_frame(const Layer& layer, FilesystemKind kind, UnpackedSize&
   size.source = SizeSource::ZstdFirstFrame;
 }
 
-}  // namespace
-
-UnpackedSize estimate_unpacked(const Layer& layer, FilesystemKind kind) {
+UnpackedSize estimate_files(const Layer& layer, FilesystemKind kind) {
   if (const auto size = counted(layer, kind)) {
     return *size;
   }
@@ -299,6 +312,12 @@ UnpackedSize estimate_unpacked(const Layer& layer, FilesystemKind kind) {
   UnpackedSize size = on_disk(from_prior(layer), kind, {.source = SizeSource::Prior});
   raise_to_first_frame(layer, kind, size);
   return size;
+}
+
+}  // namespace
+
+UnpackedSize estimate_unpacked(const Layer& layer, FilesystemKind kind) {
+  return with_beside(estimate_files(layer, kind), kind);
 }
 
 const char* to_string(SizeSource source) {

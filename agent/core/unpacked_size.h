@@ -22,7 +22,8 @@ struct UnpackedSize {
 };
 
 /// `kind` adds what the filesystem takes beside the files' bytes: the rest of each last block,
-/// directories, on XFS the inodes. FilesystemKind::Other adds nothing to a tar.
+/// directories, on XFS the inodes, and what containerd keeps of a layer beside them.
+/// FilesystemKind::Other adds nothing to a tar.
 [[nodiscard]] UnpackedSize estimate_unpacked(const Layer& layer, FilesystemKind kind);
 
 /// "learned here", "table of contents", …: for tables and sentences.
