@@ -49,18 +49,31 @@ struct TarBytes {
   std::int64_t high = 0;
 };
 
+/// Otherwise: many members, or not a tar.
+bool can_be_trailer(std::int64_t trailer) {
+  return trailer > 0 && trailer < kGzipModulus && trailer % kTarBlockBytes == 0;
+}
+
+/// The smallest size with this trailer that the blob can have.
+std::int64_t first_candidate(std::int64_t trailer, std::int64_t compressed_bytes) {
+  if (!is_too_small(trailer, compressed_bytes)) {
+    return trailer;
+  }
+  const std::int64_t missing = compressed_bytes - compressed_bytes / 100 - trailer;
+  return trailer + (missing + kGzipModulus - 1) / kGzipModulus * kGzipModulus;
+}
+
 /// A gzip trailer is the tar's size modulo 2^32: takes the candidate nearest the prior.
 std::optional<TarBytes> from_gzip_trailer(std::int64_t trailer, std::int64_t compressed_bytes) {
-  if (trailer <= 0 || trailer >= kGzipModulus || trailer % kTarBlockBytes != 0) {
-    return std::nullopt;  // many members, or not a tar
+  if (!can_be_trailer(trailer)) {
+    return std::nullopt;
   }
-  std::int64_t first = trailer;
-  if (is_too_small(first, compressed_bytes)) {
-    const std::int64_t missing = compressed_bytes - compressed_bytes / 100 - first;
-    first += (missing + kGzipModulus - 1) / kGzipModulus * kGzipModulus;
-  }
+  const std::int64_t first = first_candidate(trailer, compressed_bytes);
   const std::int64_t prior = scale(compressed_bytes, kGzipPrior.mid_percent);
   const std::int64_t plausible = scale(compressed_bytes, 100 * kTrailerRatioMaximum);
+  if (first >= kGzipModulus && first > plausible) {
+    return std::nullopt;  // nothing compresses so well by chance: see raise_to_odd_trailer()
+  }
   std::int64_t best = first;
   for (std::int64_t next = first + kGzipModulus; next <= plausible && best < prior;
        next += kGzipModulus) {
@@ -286,6 +299,19 @@ void raise_to_first_frame(const Layer& layer, FilesystemKind kind, UnpackedSize&
   size.source = SizeSource::ZstdFirstFrame;
 }
 
+/// A trailer that only a ratio no layer has would explain: most likely that of the last of several
+/// members, maybe zeros of more than 4 GiB. Nobody knows, and the high side says so.
+void raise_to_odd_trailer(const Layer& layer, FilesystemKind kind, UnpackedSize& size) {
+  const SizeFact* fact = find_fact(layer, SizeSource::GzipTrailer);
+  if (fact == nullptr || !can_be_trailer(fact->bytes)) {
+    return;
+  }
+  const std::int64_t odd = first_candidate(fact->bytes, layer.compressed_bytes);
+  const TarBytes most{.low = odd, .mid = odd, .high = odd};
+  size.high_bytes = std::max(size.high_bytes,
+                             on_disk(most, kind, {.source = SizeSource::GzipTrailer}).high_bytes);
+}
+
 UnpackedSize estimate_files(const Layer& layer, FilesystemKind kind) {
   if (const auto size = counted(layer, kind)) {
     return *size;
@@ -311,6 +337,7 @@ UnpackedSize estimate_files(const Layer& layer, FilesystemKind kind) {
   }
   UnpackedSize size = on_disk(from_prior(layer), kind, {.source = SizeSource::Prior});
   raise_to_first_frame(layer, kind, size);
+  raise_to_odd_trailer(layer, kind, size);
   return size;
 }
 
