@@ -167,6 +167,16 @@ std::int64_t bytes_per_inode(FilesystemKind kind) {
 constexpr std::int64_t kBesideBytesUsual = std::int64_t{32} << 10;
 constexpr std::int64_t kBesideBytesMost = std::int64_t{256} << 10;
 
+/// Until a file is written back (up to 35 s after it was unpacked) XFS keeps five blocks free for
+/// its extents, and statfs, so the kubelet too, sees them taken. Measured on kernel 6.18: 20,480
+/// bytes a file, 240 MiB for 10,000 files of 1 kB that take 44 MiB in the end; ext4 has no such
+/// thing. Directories and links have none, which leaves a little to the safe side.
+constexpr std::int64_t kXfsReservedBytes = std::int64_t{5} * 4096;
+
+std::int64_t reserved_for(std::int64_t inodes, FilesystemKind kind) {
+  return kind == FilesystemKind::Xfs ? kXfsReservedBytes * inodes : 0;
+}
+
 UnpackedSize with_beside(UnpackedSize size, FilesystemKind kind) {
   if (kind != FilesystemKind::Other) {
     size.mid_bytes += kBesideBytesUsual;
@@ -189,6 +199,7 @@ UnpackedSize on_disk(const TarBytes& tar, FilesystemKind kind, const SizeFact& f
       .mid_bytes = known + (tar.mid - sampled) + inodes_mid * bytes_per_inode(kind),
       .high_bytes = known + (tar.high - sampled) + inodes_high * bytes_per_inode(kind),
       .inodes = known_inodes + (tar.mid - sampled) / density.high,
+      .reserved_bytes = reserved_for(known_inodes + inodes_mid, kind),
       .source = fact.source};
 }
 
@@ -200,6 +211,7 @@ UnpackedSize from_record(const SizeFact& fact, FilesystemKind kind) {
                     .mid_bytes = fact.bytes,
                     .high_bytes = fact.bytes,
                     .inodes = inodes,
+                    .reserved_bytes = reserved_for(inodes, kind),
                     .source = fact.source};
   if (kind == FilesystemKind::Xfs) {
     size.low_bytes += kXfsInodeBytes * inodes;
@@ -232,6 +244,7 @@ UnpackedSize from_toc(const SizeFact& fact, FilesystemKind kind) {
                       .mid_bytes = bytes,
                       .high_bytes = bytes + bytes / 100,
                       .inodes = inodes,
+                      .reserved_bytes = reserved_for(inodes, kind),
                       .source = fact.source};
 }
 
@@ -296,6 +309,7 @@ void raise_to_first_frame(const Layer& layer, FilesystemKind kind, UnpackedSize&
   size.mid_bytes = std::max(size.mid_bytes, bound.mid_bytes);
   size.high_bytes = std::max(size.high_bytes, bound.high_bytes);
   size.inodes = std::max(size.inodes, bound.inodes);
+  size.reserved_bytes = std::max(size.reserved_bytes, bound.reserved_bytes);
   size.source = SizeSource::ZstdFirstFrame;
 }
 

@@ -16,6 +16,8 @@ struct UnpackedSize {
   std::int64_t mid_bytes = 0;
   std::int64_t high_bytes = 0;  // what a verdict counts with
   std::int64_t inodes = 0;
+  /// XFS: what it keeps free for files until they are written back, on top of all that; 0 at rest.
+  std::int64_t reserved_bytes = 0;
   SizeSource source = SizeSource::Prior;
 
   bool operator==(const UnpackedSize&) const = default;

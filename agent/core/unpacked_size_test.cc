@@ -283,6 +283,29 @@ TEST_CASE("what was learned covers what containerd keeps beside a layer's files"
   }
 }
 
+TEST_CASE("XFS keeps five blocks free for each file that is not written back") {
+  SizeFact fact{.source = SizeSource::LearnedHere,
+                .bytes = 44'000'000,
+                .inodes = 10'000,
+                .measured_on = FilesystemKind::Xfs};
+  const auto size = [&fact](FilesystemKind kind) {
+    return estimate_unpacked(layer_of(10'000'000, LayerCompression::Gzip, {fact}), kind);
+  };
+  // Measured: 195 MiB more than at rest.
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 204'800'000);
+  CHECK(size(FilesystemKind::Ext4).reserved_bytes == 0);
+  CHECK(size(FilesystemKind::Other).reserved_bytes == 0);
+  CHECK(size(FilesystemKind::Xfs).high_bytes < 60'000'000);  // the files themselves
+
+  fact = {.source = SizeSource::Toc,
+          .bytes = 44'000'000,
+          .inodes = 10'000,
+          .toc_tar_bytes = 44'000'000};
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 204'800'000);
+  fact = {.source = SizeSource::GzipTrailer, .bytes = 40'000'000 / 512 * 512};
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 1'000 * 20'480);
+}
+
 TEST_CASE("the first of several zstd frames is only a lower bound") {
   const auto size = [](std::int64_t first_frame) {
     return estimate_unpacked(
