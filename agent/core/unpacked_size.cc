@@ -194,12 +194,15 @@ UnpackedSize on_disk(const TarBytes& tar, FilesystemKind kind, const SizeFact& f
   const Density density = density_of(tar.high, sampled, known_inodes);
   const std::int64_t inodes_mid = (tar.mid - sampled) / density.mid;
   const std::int64_t inodes_high = (tar.high - sampled) / density.high;
+  // Without headers the narrow band of a hint would hide the doubt about how many files there are.
+  const bool is_blind = sampled == 0 && fact.source != SizeSource::Prior;
+  const std::int64_t inodes_doubt = is_blind ? (inodes_high - inodes_mid) / 2 : 0;
   return UnpackedSize{
       .low_bytes = known + (tar.low - sampled),
       .mid_bytes = known + (tar.mid - sampled) + inodes_mid * bytes_per_inode(kind),
       .high_bytes = known + (tar.high - sampled) + inodes_high * bytes_per_inode(kind),
       .inodes = known_inodes + (tar.mid - sampled) / density.high,
-      .reserved_bytes = reserved_for(known_inodes + inodes_mid, kind),
+      .reserved_bytes = reserved_for(known_inodes + inodes_mid + inodes_doubt, kind),
       .source = fact.source};
 }
 

@@ -303,7 +303,12 @@ TEST_CASE("XFS keeps five blocks free for each file that is not written back") {
           .toc_tar_bytes = 44'000'000};
   CHECK(size(FilesystemKind::Xfs).reserved_bytes == 204'800'000);
   fact = {.source = SizeSource::GzipTrailer, .bytes = 40'000'000 / 512 * 512};
-  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 1'000 * 20'480);
+  // 1,000 files of 40 kB, or 8,000 of 5.
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 4'500 * 20'480);
+  fact.sampled_tar_bytes = 10'000'000 / 512 * 512;  // a single file, the rest is as usual
+  fact.sampled_disk_bytes = 10'000'000;
+  fact.inodes = 1;
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 751 * 20'480);
 }
 
 TEST_CASE("the first of several zstd frames is only a lower bound") {
