@@ -184,19 +184,24 @@ def measure_pull(runtime, image, discard):
     return truth
 
 
-def learn(runtime, image, kind):
-    """What an agent measures after a pull: each large layer's Usage, by its diff ID."""
+def learn(runtime, image):
+    """What an agent measures after a pull: each layer's Usage."""
     client = Containerd(runtime.socket)
-    chain, records, usage = None, {}, []
+    chain, usage = None, []
     for blob in image.blobs:
         chain = blob.diff_id if chain is None else "sha256:" + _sha256(f"{chain} {blob.diff_id}")
         reply = client.call("/containerd.services.snapshots.v1.Snapshots/Usage",
                             encode((1, "overlayfs"), (2, chain)))
-        size, inodes = integer(reply, 1), integer(reply, 2)
-        usage.append({"digest": blob.digest, "usage": size, "inodes": inodes})
-        if blob.compressed_bytes > LEARNED_MIB << 20:
-            records[blob.diff_id.partition(":")[2]] = f"{size} {inodes} {kind}"
-    return records, usage
+        usage.append({"digest": blob.digest, "usage": integer(reply, 1),
+                      "inodes": integer(reply, 2)})
+    return usage
+
+
+def records(image, usage, kind):
+    """Of that, what agents tell each other: {diff ID: record's text}, large layers only."""
+    return {blob.diff_id.partition(":")[2]: f"{measured['usage']} {measured['inodes']} {kind}"
+            for blob, measured in zip(image.blobs, usage)
+            if blob.compressed_bytes > LEARNED_MIB << 20}
 
 
 def _sha256(text):
