@@ -111,8 +111,8 @@ class Figures(unittest.TestCase):
         row, = figures.summary_of(lines)
         self.assertEqual((row["pulls"], row["median"], row["worst"]), (3, 5.0, 10.0))
         self.assertEqual(row["under"], 1)
-        self.assertIn("+10.0 (+30.0) |", figures.markdown_images(lines[:1]))
-        self.assertIn("-5.0 (-1.0)!", figures.markdown_images(lines[1:2]))
+        self.assertIn("+10.0 (+30) |", figures.markdown_images(lines[:1]))
+        self.assertIn("-5.0 (-1)!", figures.markdown_images(lines[1:2]))
 
     def test_percentiles(self):
         self.assertEqual(figures.percentile([], 50), 0.0)

@@ -107,14 +107,14 @@ def dips_of(results):
 
 
 def markdown_summary(rows):
-    text = ["| knows | size from | pulls | median | p95 | worst | unpacked alone, median / worst "
-            "| high side, median | under the truth / under the most seen |",
+    text = ["| knows | size from | pulls | median | p95 | worst | unpacked only | high side "
+            "| under |",
             "|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         text.append(
             f"| {row['mode']} | {row['source']} | {row['pulls']} | {row['median']:.2f} % "
             f"| {row['p95']:.2f} % | {row['worst']:.2f} % "
-            f"| {row['unpacked_median']:.2f} / {row['unpacked_worst']:.2f} % "
+            f"| {row['unpacked_median']:.1f} / {row['unpacked_worst']:.1f} % "
             f"| {row['high_over_median']:+.1f} % | {row['under']} / {row['under_seen']} |")
     return "\n".join(text)
 
@@ -138,9 +138,9 @@ def markdown_images(lines):
 
 
 def cell(line):
-    """Error of the middle, and of the high side: "+0.4 (+1.2)"; a "!" where that is under.
+    """Error of the middle, and of the high side: "+0.4 (+1)"; a "!" where that is under.
 
     The high side is held against the most that statfs showed while the pull ran."""
     if line is None:
         return ""
-    return f"{line['error']:+.1f} ({line['over']:+.1f}){'!' if line['dip'] else ''}"
+    return f"{line['error']:+.1f} ({line['over']:+.0f}){'!' if line['dip'] else ''}"
