@@ -125,15 +125,15 @@ def markdown_images(lines):
              if any(line["mode"] == mode for line in lines)]
     table = {}
     for line in lines:
-        table.setdefault((line["image"], line["form"]), {}).setdefault(
+        table.setdefault(line["image"], {}).setdefault(
             line["kind"], {})[line["mode"]] = line
-    text = ["| image | form | on | peak, MiB | " + " | ".join(modes) + " |",
-            "|---|---|---|---|" + "---|" * len(modes)]
-    for (image, form), kinds in table.items():
+    text = ["| image | on | peak, MiB | " + " | ".join(modes) + " |",
+            "|---|---|---|" + "---|" * len(modes)]
+    for image, kinds in table.items():
         for kind, told in kinds.items():
             truth = next(iter(told.values()))["truth"] / MIB
             cells = [cell(told.get(mode)) for mode in modes]
-            text.append(f"| {image} | {form} | {kind} | {truth:.0f} | " + " | ".join(cells) + " |")
+            text.append(f"| {image} | {kind} | {truth:.0f} | " + " | ".join(cells) + " |")
     return "\n".join(text)
 
 
