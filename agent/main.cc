@@ -770,10 +770,28 @@ class CheckWorld {
     parts.leases = leases_.get();
     if (!options_.kubernetes_api.empty() && !options_.node_name.empty()) {
       probes_.push_back(std::make_unique<PodsProbe>(api_, options_.node_name));
+      add_learned_sizes(parts);
     }
     for (const auto& probe : probes_) {
       parts.probes.push_back(probe.get());
     }
+  }
+
+  /// What the nodes have learned: read only, nothing is told.
+  void add_learned_sizes(CheckParts& parts) {
+    exchange_ = std::make_unique<SizeExchange>(
+        api_,
+        SizeExchangeOptions{.namespace_name = options_.namespace_name,
+                            .node_name = options_.node_name},
+        SizeExchangeHandlers{
+            .own = [this](const std::vector<SizeRecord>& records) { learned_.restore(records); },
+            .merged =
+                [this](std::vector<SizeRecord> records) {
+                  learned_.set_elsewhere(std::move(records));
+                },
+            .trouble = [](const Error&) {}});  // sizes are asked of the registry then
+    parts.learned = &learned_;
+    parts.exchange = exchange_.get();
   }
 
   void finish(const CheckReport& report) {
@@ -799,6 +817,8 @@ class CheckWorld {
   RegistryClient registry_;
   ManifestStore manifests_;
   LayerSizes sizes_;
+  LearnedSizes learned_;
+  std::unique_ptr<SizeExchange> exchange_;
   std::unique_ptr<Containerd> containerd_;
   std::unique_ptr<LeaseManifests> leases_;
   std::vector<std::unique_ptr<Probe>> probes_;

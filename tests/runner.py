@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Builds the project and runs its suites for tests/run; ends with "N passed, N failed".
 
-Two builds: build/ with AddressSanitizer and UBSan for unit and replay, build/release/ for sim and
-for the agent that the integration and cluster suites start.
+One build, build/, without optimisation: it is there soonest. With --all two others: build/sanitized
+with AddressSanitizer and UBSan for unit and replay, build/release for sim and for the agent that
+the integration and cluster suites start.
 """
 
 import argparse
@@ -16,21 +17,29 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SANITIZED = os.path.join(ROOT, "build")
-RELEASE = os.path.join(SANITIZED, "release")
-CLANG = os.path.join(SANITIZED, "clang")
+QUICK = os.path.join(ROOT, "build")
+SANITIZED = os.path.join(QUICK, "sanitized")
+RELEASE = os.path.join(QUICK, "release")
+CLANG = os.path.join(QUICK, "clang")
 CLUSTER = os.path.join(ROOT, "tests", "cluster", "run")
+# Each suite's build with --all; else it is QUICK.
 SUITES = {"unit": SANITIZED, "replay": SANITIZED, "sim": RELEASE, "integration": RELEASE,
           "tidy": SANITIZED}
 NOT_COMPILED = {"tidy"}  # looks at the sources alone
 # Real components on real clocks: what fails is played once more, and said to have been.
 TIMED = {"integration"}
+# They wait more than they work, each on a node of its own.
+SIDE_BY_SIDE = {"integration": 4}
 # Little optimisation where the point is to check: it compiles in a third of the time.
-OPTIONS = {SANITIZED: ["-Doptimization=0", "-Db_sanitize=address,undefined", "-Dwerror=true"],
+OPTIONS = {QUICK: ["-Doptimization=0", "-Db_sanitize=none", "-Dwerror=true"],
+           SANITIZED: ["-Doptimization=0", "-Db_sanitize=address,undefined", "-Dwerror=true"],
            RELEASE: ["--buildtype=release", "-Db_sanitize=none"],
-           CLANG: ["-Doptimization=0", "-Dwerror=true"]}
-# Played by --all. `installed` and `installed-helm` (tests/cluster/README.md) are played by hand.
-SCENARIOS = ["storm", "enospc", "delete-mid-pull", "fits", "agent-killed", "least-privilege"]
+           # Each file apart, so that none leans on what another one includes.
+           CLANG: ["-Doptimization=0", "-Dwerror=true", "-Dunity=off"]}
+# Played by --all; the others take longer or need more: tests/cluster/scenarios/README.md.
+SCENARIOS = ["storm", "enospc", "delete-mid-pull", "fits", "agent-killed", "least-privilege",
+             "installed", "installed-helm", "two-nodes", "prefect-hold", "prefect-drain-S",
+             "prefect-drain-P", "prefect-naive"]
 ERROR_LINES = 25
 RESULT = re.compile(r"^\s*\d+/\d+\s+(?:\S+ / )?(\S+)\s+(OK|FAIL|SKIP|TIMEOUT|ERROR|EXPECTEDFAIL|"
                     r"UNEXPECTEDPASS|INTERRUPT)\s+([\d.]+)s")
@@ -51,7 +60,8 @@ def say(text):
 class Runner:
     """Counts over all suites; a build that fails is one failure and ends what rests on it."""
 
-    def __init__(self):
+    def __init__(self, everything):
+        self._everything = everything
         self.passed = 0
         self.failed = 0
         self.skipped = 0
@@ -78,7 +88,7 @@ class Runner:
         return self._ready[key]
 
     def suite(self, name):
-        directory = SUITES[name]
+        directory = SUITES[name] if self._everything else QUICK
         if not self.build(directory, compiled=False):
             return
         names = tests_of(directory, name)
@@ -236,6 +246,7 @@ def tests_of(directory, suite):
 def run_meson_tests(directory, suite, names=()):
     """Runs a suite, or some of it, and prints a line for each test that passes, as it ends."""
     argv = ["meson", "test", "-C", directory, "--suite", suite, "--no-rebuild",
+            "--num-processes", str(1 if names else SIDE_BY_SIDE.get(suite, os.cpu_count() or 1)),
             "--logbase", f"{suite}-again" if names else suite, *names]
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True,
@@ -282,7 +293,7 @@ def main():
     parser.add_argument("suite", nargs="*")
     options = parser.parse_args()
     os.chdir(ROOT)
-    runner = Runner()
+    runner = Runner(options.all)
     started = time.monotonic()
     try:
         for name in SUITES:

@@ -91,6 +91,9 @@ void Check::start(std::function<void(const CheckReport&)> done) {
       fetch(image);
     }
   }
+  if (parts_.exchange != nullptr) {
+    parts_.exchange->start();
+  }
   timer_->arm(kLookInterval);
 }
 
@@ -126,6 +129,13 @@ void Check::assemble() {
     parts_.measure(unmeasured_layers(*snapshot_.runtime, kMeasuredAtOnce));
   }
   parts_.manifests->contribute(snapshot_);
+  // Before the registries: nobody is asked about what is known. Until it is, nobody is asked.
+  if (parts_.learned != nullptr) {
+    parts_.learned->contribute(snapshot_);
+    if (!parts_.exchange->has_asked() && !is_late_for_node()) {
+      return;
+    }
+  }
   parts_.sizes->contribute(snapshot_);
   if (parts_.leases != nullptr) {
     parts_.leases->look(
@@ -146,8 +156,13 @@ void Check::name_images_as_runtime() {
   }
 }
 
+bool Check::is_late_for_node() const {
+  return parts_.loop->now() - started_at_ >= kNodeAnswers;
+}
+
 bool Check::sees_node() const {
-  return snapshot_.runtime.has_value() && snapshot_.filesystems.has_value() &&
+  return (parts_.exchange == nullptr || parts_.exchange->has_asked()) &&
+         snapshot_.runtime.has_value() && snapshot_.filesystems.has_value() &&
          snapshot_.probe_errors.empty() && (parts_.leases == nullptr || parts_.leases->is_idle()) &&
          (!snapshot_.pods.has_value() || unmeasured_layers(*snapshot_.runtime, 1).empty());
 }
@@ -177,7 +192,7 @@ bool Check::is_settled() {
     }
     running |= asked.running || asked.again_at.has_value();
   }
-  const bool node_is_late = !sees_node() && now - started_at_ < kNodeAnswers;
+  const bool node_is_late = !sees_node() && !is_late_for_node();
   return !running && !node_is_late && !waits_for_sizes();
 }
 

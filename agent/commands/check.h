@@ -15,7 +15,9 @@
 #include "agent/core/check.h"
 #include "agent/core/policy.h"
 #include "agent/io/loop.h"
+#include "agent/kube/size_exchange.h"
 #include "agent/registry/layer_sizes.h"
+#include "agent/registry/learned_sizes.h"
 #include "agent/registry/manifest_store.h"
 #include "agent/runtime/lease_manifests.h"
 #include "probes/probe.h"
@@ -27,6 +29,8 @@ struct CheckParts {
   EventLoop* loop = nullptr;
   ManifestStore* manifests = nullptr;
   LayerSizes* sizes = nullptr;
+  LearnedSizes* learned = nullptr;   // of this node and of others; null without the API server
+  SizeExchange* exchange = nullptr;  // where they come from; null as well
   LeaseManifests* leases = nullptr;  // null where there is no node
   std::vector<Probe*> probes;        // of this node; empty with a model of a volume
   /// Asks for the sizes of layers that are here; null where there is no node.
@@ -54,6 +58,7 @@ class Check {
   void assemble();
   [[nodiscard]] bool is_settled();
   [[nodiscard]] bool sees_node() const;
+  [[nodiscard]] bool is_late_for_node() const;
   [[nodiscard]] bool waits_for_sizes() const;
   void name_images_as_runtime();
 

@@ -113,6 +113,7 @@ Json demand_json(const Demand& demand) {
            band(demand.download_bytes + demand.unpack_low_bytes,
                 demand.peak_mid_bytes(),
                 demand.peak_high_bytes())},
+          {"reservedBytes", demand.reserved_bytes},
           {"unpackedBytes",
            band(demand.unpack_low_bytes, demand.unpack_mid_bytes, demand.unpack_high_bytes)}};
 }

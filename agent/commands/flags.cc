@@ -122,6 +122,7 @@ void add_check_flags(CLI::App& check, RawOptions& raw) {
           "--private-registry", o.private_registries, "HOST[:PORT] that may have a private address")
       ->allow_extra_args(false);
   check.add_option("--node", o.node_name, "Name of this node (default: $NODE_NAME)");
+  check.add_option("--namespace", o.namespace_name, "Namespace of the layer sizes");
   check.add_option(
       "--kubernetes-api", o.kubernetes_api, "URL of the API server, to know what is unused here");
   check.add_option("--kubernetes-ca", o.kubernetes_ca_file, "CA of the API server");

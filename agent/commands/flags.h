@@ -76,8 +76,10 @@ struct CheckOptions {
   std::string registry_config_file;
   std::vector<std::string> plain_http_registries;
   std::vector<std::string> private_registries;
-  /// Both, or neither: without the node's pods nobody knows which images are unused.
+  /// Both, or neither: without the node's pods nobody knows which images are unused, nor what the
+  /// nodes have learned about layers.
   std::string node_name;
+  std::string namespace_name = "imagefs-guard";  // where the nodes keep that
   std::string kubernetes_api;
   std::string kubernetes_token_file = "/var/run/secrets/kubernetes.io/serviceaccount/token";
   std::string kubernetes_ca_file = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";

@@ -20,6 +20,7 @@ void add(Demand& total, const Demand& demand) {
   total.unpack_low_bytes += demand.unpack_low_bytes;
   total.unpack_mid_bytes += demand.unpack_mid_bytes;
   total.unpack_high_bytes += demand.unpack_high_bytes;
+  total.reserved_bytes += demand.reserved_bytes;
   total.inodes += demand.inodes;
   total.discarded_bytes += demand.discarded_bytes;
   total.here_discarded_bytes += demand.here_discarded_bytes;

@@ -40,6 +40,33 @@ TEST_CASE("case 1: too large for the volume, and how large a volume would do") {
   CHECK(report.images[0].layers[0].size.high_bytes == gib(450));
 }
 
+TEST_CASE("what XFS keeps free is in the peak, not in what remains") {
+  TestNode node(gib(2000), gib(500), gib(200));
+  Layer etl = layer(1, gib(50), gib(200));
+  // 20 KiB a file: 1 GiB for 52,430 files.
+  etl.facts[0] = {.source = SizeSource::LearnedHere,
+                  .bytes = gib(200),
+                  .inodes = 52'430,
+                  .measured_on = FilesystemKind::Xfs};
+  node.image("etl", 1, {etl});
+  const auto verdict_on = [&node](FilesystemKind kind) {
+    node.snapshot_.filesystems->front().kind = kind;
+    return verdict_of(check(node, {"etl"}));
+  };
+  CHECK(verdict_on(FilesystemKind::Ext4) == "Fits");
+  CHECK(verdict_on(FilesystemKind::Xfs) == "DoesNotFit");
+  const CheckReport report = check(node, {"etl"});
+  CHECK(report.total.demand.reserved_bytes / 20'480 == 52'429);
+  CHECK(report.images[0].report.sentence.find("unpacked, 1.0 kept free by XFS until it is written, "
+                                              "1 layer, 0 here)") != std::string::npos);
+  // Half of it is unpacked: half of the files have theirs already.
+  node.snapshot_.runtime->extracts = {
+      {.chain_id = etl.chain_id, .unpacked_bytes = gib(200) / 2 + 14'000'000}};
+  const std::int64_t left = check(node, {"etl"}).total.demand.reserved_bytes;
+  CHECK(left > 52'430LL * 20'480 * 48 / 100);
+  CHECK(left < 52'430LL * 20'480 * 52 / 100);
+}
+
 TEST_CASE("several images take the room in order, shared layers once") {
   TestNode node(gib(10000), gib(3000), gib(1000));
   const Layer base = layer(1, gib(150), gib(300));

@@ -16,6 +16,15 @@ const T* find_sorted(const std::vector<T>& list, const Digest& digest, Key key) 
   return found != list.end() && (*found).*key == digest ? &*found : nullptr;
 }
 
+/// Of what is reserved for a layer's files: the share of those that are not there yet. What is
+/// reserved for the others is missing in what is available already.
+std::int64_t still_reserved(const UnpackedSize& size, std::int64_t written_bytes) {
+  constexpr std::int64_t kPermille = 1000;
+  const std::int64_t whole = std::max<std::int64_t>(size.mid_bytes / kPermille, 1);
+  const std::int64_t written = std::clamp<std::int64_t>(written_bytes / whole, 0, kPermille);
+  return size.reserved_bytes / kPermille * (kPermille - written);
+}
+
 }  // namespace
 
 const char* to_string(LayerPresence presence) {
@@ -105,6 +114,7 @@ Demand Ledger::demand_of(const ImageManifest& manifest) const {
     demand.unpack_low_bytes += std::max<std::int64_t>(size.low_bytes - written, 0);
     demand.unpack_mid_bytes += std::max<std::int64_t>(size.mid_bytes - written, 0);
     demand.unpack_high_bytes += std::max<std::int64_t>(size.high_bytes - written, 0);
+    demand.reserved_bytes += still_reserved(size, written);
     demand.inodes += size.inodes;
   }
   return demand;

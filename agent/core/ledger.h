@@ -39,6 +39,8 @@ struct Demand {
   std::int64_t unpack_low_bytes = 0;
   std::int64_t unpack_mid_bytes = 0;
   std::int64_t unpack_high_bytes = 0;
+  /// XFS: taken while the files are new, given back when they are written; see UnpackedSize.
+  std::int64_t reserved_bytes = 0;
   std::int64_t inodes = 0;
   /// Blobs (here, arriving or to come) that the runtime drops when the image is unpacked.
   std::int64_t discarded_bytes = 0;
@@ -52,13 +54,21 @@ struct Demand {
 
   bool operator==(const Demand&) const = default;
 
-  [[nodiscard]] std::int64_t peak_high_bytes() const { return download_bytes + unpack_high_bytes; }
+  /// The least that is free meanwhile is so much less: what the kubelet may see.
+  [[nodiscard]] std::int64_t peak_high_bytes() const {
+    return lasting_high_bytes() + reserved_bytes;
+  }
+
+  /// What is written at the peak, high side.
+  [[nodiscard]] std::int64_t lasting_high_bytes() const {
+    return download_bytes + unpack_high_bytes;
+  }
 
   [[nodiscard]] std::int64_t peak_mid_bytes() const { return download_bytes + unpack_mid_bytes; }
 
   /// What remains of the written bytes at the end: the high side.
   [[nodiscard]] std::int64_t steady_high_bytes(bool discards) const {
-    return discards ? unpack_high_bytes : peak_high_bytes();
+    return discards ? unpack_high_bytes : lasting_high_bytes();
   }
 };
 

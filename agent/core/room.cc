@@ -52,7 +52,7 @@ bool Room::fits_by_middle(const Demand& demand) const {
 }
 
 std::int64_t Room::settled_after(const Demand& demand) const {
-  return settled_available_ + demand.discarded_bytes - demand.peak_high_bytes();
+  return settled_available_ + demand.discarded_bytes - demand.lasting_high_bytes();
 }
 
 std::int64_t Room::smallest_volume_gib(std::int64_t peak_bytes) const {
@@ -71,7 +71,7 @@ void Room::commit(const ImageManifest& manifest, const Demand& demand) {
   outstanding_ += demand.peak_high_bytes();
   outstanding_mid_ += demand.peak_mid_bytes();
   outstanding_inodes_ += demand.inodes;
-  settled_available_ += demand.discarded_bytes - demand.peak_high_bytes();
+  settled_available_ += demand.discarded_bytes - demand.lasting_high_bytes();
   settled_inodes_ -= demand.inodes;
 }
 

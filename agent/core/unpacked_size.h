@@ -16,13 +16,16 @@ struct UnpackedSize {
   std::int64_t mid_bytes = 0;
   std::int64_t high_bytes = 0;  // what a verdict counts with
   std::int64_t inodes = 0;
+  /// XFS: what it keeps free for files until they are written back, on top of all that; 0 at rest.
+  std::int64_t reserved_bytes = 0;
   SizeSource source = SizeSource::Prior;
 
   bool operator==(const UnpackedSize&) const = default;
 };
 
 /// `kind` adds what the filesystem takes beside the files' bytes: the rest of each last block,
-/// directories, on XFS the inodes. FilesystemKind::Other adds nothing to a tar.
+/// directories, on XFS the inodes, and what containerd keeps of a layer beside them.
+/// FilesystemKind::Other adds nothing to a tar.
 [[nodiscard]] UnpackedSize estimate_unpacked(const Layer& layer, FilesystemKind kind);
 
 /// "learned here", "table of contents", …: for tables and sentences.

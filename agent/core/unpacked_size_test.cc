@@ -9,6 +9,10 @@ namespace {
 
 using testing::gib;
 
+/// What containerd keeps of a layer beside its files.
+constexpr std::int64_t kBeside = 32 << 10;
+constexpr std::int64_t kBesideMost = 256 << 10;
+
 Layer layer_of(std::int64_t compressed, LayerCompression compression, std::vector<SizeFact> facts) {
   return Layer{.compressed_bytes = compressed, .compression = compression, .facts = facts};
 }
@@ -77,6 +81,12 @@ TEST_CASE("case 6: the unpacked size comes from the best fact that can be true")
        314'572'800,
        314'572'800,
        SizeSource::GzipTrailer},
+      {"the last of many members, or zeros 43:1 and more than 4 GiB: both are in the band",
+       layer_of(100'000'000, kGzip, {{SizeSource::GzipTrailer, 51'200'000}}),
+       100'000'000,
+       300'000'000,
+       51'200'000 + (std::int64_t{1} << 32),
+       SizeSource::Prior},
       {"many members: the last one's trailer is no multiple of a tar block",
        layer_of(gib(100), kGzip, {{SizeSource::GzipTrailer, 777}}),
        gib(100),
@@ -120,7 +130,8 @@ TEST_CASE("headers at the beginning of the tar take the doubt out of what they c
                                     .sampled_disk_bytes = 209'715'200}});
   const UnpackedSize exact = estimate_unpacked(one_file, FilesystemKind::Ext4);
   CHECK(exact.low_bytes == 209'715'200);
-  CHECK(exact.high_bytes == 209'715'200);
+  CHECK(exact.mid_bytes == 209'715'200 + kBeside);
+  CHECK(exact.high_bytes == 209'715'200 + kBesideMost);
   CHECK(exact.inodes == 1);
 
   Layer half = one_file;
@@ -128,8 +139,8 @@ TEST_CASE("headers at the beginning of the tar take the doubt out of what they c
   half.facts[0].sampled_disk_bytes = 110'000'000;
   const UnpackedSize partly = estimate_unpacked(half, FilesystemKind::Ext4);
   CHECK(partly.low_bytes == 210'000'000);
-  CHECK(partly.mid_bytes == 210'000'000 + 100'000'000 / 40'000 * 2'000);
-  CHECK(partly.high_bytes == 210'000'000 + 100'000'000 / 8'000 * 2'000);
+  CHECK(partly.mid_bytes == 210'000'000 + 100'000'000 / 40'000 * 2'000 + kBeside);
+  CHECK(partly.high_bytes == 210'000'000 + 100'000'000 / 8'000 * 2'000 + kBesideMost);
   CHECK(partly.inodes == 1 + 100'000'000 / 8'000);
 }
 
@@ -146,8 +157,8 @@ TEST_CASE("a beginning of many small files speaks for the rest of the tar") {
   const UnpackedSize many = estimate_unpacked(layer, FilesystemKind::Xfs);
   CHECK(many.high_bytes > few);
   CHECK(many.low_bytes == 100'000 + 40 * 512 + 99'920'000);
-  CHECK(many.high_bytes == many.low_bytes + 99'920'000 / 2'006 * 2'100);
-  CHECK(many.mid_bytes == many.low_bytes + 99'920'000 / 21'003 * 2'100);
+  CHECK(many.high_bytes == many.low_bytes + 99'920'000 / 2'006 * 2'100 + kBesideMost);
+  CHECK(many.mid_bytes == many.low_bytes + 99'920'000 / 21'003 * 2'100 + kBeside);
 }
 
 TEST_CASE("XFS and ext4: a tar of 645 MB and 54,500 files takes 750 MB") {
@@ -204,13 +215,13 @@ TEST_CASE("a table of contents is exact, by filesystem") {
   const Layer layer = layer_of(
       100'000'000, LayerCompression::Gzip, {toc, {SizeSource::GzipTrailer, 280'000'000 / 512}});
   const UnpackedSize ext4 = estimate_unpacked(layer, FilesystemKind::Ext4);
-  CHECK(ext4.mid_bytes == 304'096'000);
-  CHECK(ext4.low_bytes == ext4.mid_bytes);
-  CHECK(ext4.high_bytes == ext4.mid_bytes + ext4.mid_bytes / 100);
+  CHECK(ext4.low_bytes == 304'096'000);
+  CHECK(ext4.mid_bytes == ext4.low_bytes + kBeside);
+  CHECK(ext4.high_bytes == ext4.low_bytes + ext4.low_bytes / 100 + kBesideMost);
   CHECK(ext4.inodes == 10'000);
   CHECK(ext4.source == SizeSource::Toc);
   CHECK(estimate_unpacked(layer, FilesystemKind::Xfs).mid_bytes ==
-        300'000'000 + 409'600 + 5'120'000);
+        300'000'000 + 409'600 + 5'120'000 + kBeside);
 }
 
 TEST_CASE("a table of contents that can't be the blob's is passed over") {
@@ -231,13 +242,13 @@ TEST_CASE("a record of another filesystem has a band, one of another node is dou
     return estimate_unpacked(layer_of(gib(100), LayerCompression::Gzip, {fact}), kind);
   };
   CHECK(size(FilesystemKind::Xfs).low_bytes == gib(200) + 512 * 40'000);
-  CHECK(size(FilesystemKind::Xfs).high_bytes == gib(200) + 512 * 40'000);
+  CHECK(size(FilesystemKind::Xfs).high_bytes == gib(200) + 512 * 40'000 + kBesideMost);
   CHECK(size(FilesystemKind::Ext4).low_bytes == gib(200));
-  CHECK(size(FilesystemKind::Ext4).mid_bytes == gib(200) + 4'000 * 4096);
-  CHECK(size(FilesystemKind::Ext4).high_bytes == gib(200) + 10'000 * 4096);
+  CHECK(size(FilesystemKind::Ext4).mid_bytes == gib(200) + 4'000 * 4096 + kBeside);
+  CHECK(size(FilesystemKind::Ext4).high_bytes == gib(200) + 10'000 * 4096 + kBesideMost);
   fact.measured_on = FilesystemKind::Ext4;
-  CHECK(size(FilesystemKind::Ext4).high_bytes == gib(200));
-  CHECK(size(FilesystemKind::Xfs).high_bytes == gib(200) + 512 * 40'000);
+  CHECK(size(FilesystemKind::Ext4).high_bytes == gib(200) + kBesideMost);
+  CHECK(size(FilesystemKind::Xfs).high_bytes == gib(200) + 512 * 40'000 + kBesideMost);
   CHECK(size(FilesystemKind::Xfs).low_bytes < gib(200));
 
   fact.bytes = gib(10);  // a tenth of what is downloaded
@@ -246,6 +257,58 @@ TEST_CASE("a record of another filesystem has a band, one of another node is dou
   CHECK(size(FilesystemKind::Xfs).source == SizeSource::Prior);
   fact.source = SizeSource::LearnedHere;  // own eyes
   CHECK(size(FilesystemKind::Xfs).source == SizeSource::LearnedHere);
+}
+
+TEST_CASE("what was learned covers what containerd keeps beside a layer's files") {
+  // Measured: Usage of one layer and of three, and what statvfs says a pull takes beside the blobs.
+  struct Case {
+    FilesystemKind kind;
+    std::int64_t usage;
+    std::int64_t inodes;
+    std::int64_t truth;
+  };
+
+  for (const Case& c : {Case{FilesystemKind::Ext4, 185'380'864, 8'741, 185'380'864 + 165'040},
+                        Case{FilesystemKind::Xfs, 181'800'960, 8'741, 186'369'200}}) {
+    const UnpackedSize size = estimate_unpacked(layer_of(60'000'000,
+                                                         LayerCompression::Gzip,
+                                                         {{.source = SizeSource::LearnedHere,
+                                                           .bytes = c.usage,
+                                                           .inodes = c.inodes,
+                                                           .measured_on = c.kind}}),
+                                                c.kind);
+    CHECK(size.low_bytes <= c.truth);
+    CHECK(size.high_bytes >= c.truth);
+    CHECK(size.high_bytes < c.truth + c.truth / 100);
+  }
+}
+
+TEST_CASE("XFS keeps five blocks free for each file that is not written back") {
+  SizeFact fact{.source = SizeSource::LearnedHere,
+                .bytes = 44'000'000,
+                .inodes = 10'000,
+                .measured_on = FilesystemKind::Xfs};
+  const auto size = [&fact](FilesystemKind kind) {
+    return estimate_unpacked(layer_of(10'000'000, LayerCompression::Gzip, {fact}), kind);
+  };
+  // Measured: 195 MiB more than at rest.
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 204'800'000);
+  CHECK(size(FilesystemKind::Ext4).reserved_bytes == 0);
+  CHECK(size(FilesystemKind::Other).reserved_bytes == 0);
+  CHECK(size(FilesystemKind::Xfs).high_bytes < 60'000'000);  // the files themselves
+
+  fact = {.source = SizeSource::Toc,
+          .bytes = 44'000'000,
+          .inodes = 10'000,
+          .toc_tar_bytes = 44'000'000};
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 204'800'000);
+  fact = {.source = SizeSource::GzipTrailer, .bytes = 40'000'000 / 512 * 512};
+  // 1,000 files of 40 kB, or 8,000 of 5.
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 4'500 * 20'480);
+  fact.sampled_tar_bytes = 10'000'000 / 512 * 512;  // a single file, the rest is as usual
+  fact.sampled_disk_bytes = 10'000'000;
+  fact.inodes = 1;
+  CHECK(size(FilesystemKind::Xfs).reserved_bytes == 751 * 20'480);
 }
 
 TEST_CASE("the first of several zstd frames is only a lower bound") {

@@ -16,6 +16,13 @@ std::string layers_text(const Demand& demand) {
   return text;
 }
 
+/// Below half a tenth of a GiB it would read 0.0.
+std::string reserved_text(const Demand& demand) {
+  return demand.reserved_bytes < kGib / 20
+             ? std::string()
+             : gib_text(demand.reserved_bytes) + " kept free by XFS until it is written, ";
+}
+
 /// The verdict counts with the high side; where the sizes leave doubt the low side is said too.
 std::string need_text(const PullReport& report) {
   const Demand& demand = report.demand;
@@ -24,7 +31,8 @@ std::string need_text(const PullReport& report) {
   const bool exact = low == high;
   return std::string(exact ? "needs " : "needs up to ") + gib_text(demand.peak_high_bytes()) +
          " GiB at its peak (" + gib_text(demand.download_bytes) + " compressed + " +
-         (exact ? high : low + " to " + high) + " unpacked, " + layers_text(demand) + ")";
+         (exact ? high : low + " to " + high) + " unpacked, " + reserved_text(demand) +
+         layers_text(demand) + ")";
 }
 
 std::string node_text(const PullReport& report, const NodeReport& node) {

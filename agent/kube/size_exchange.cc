@@ -35,6 +35,8 @@ SizeExchange::SizeExchange(KubeApi& api, SizeExchangeOptions options, SizeExchan
 void SizeExchange::start() {
   if (!own_name_.empty()) {
     read_own();
+  } else {
+    has_asked_ = true;
   }
 }
 
@@ -68,6 +70,7 @@ void SizeExchange::read_own() {
 
 void SizeExchange::on_own(Result<std::string> reply) {
   if (!reply && reply.error().kind != ErrorKind::NotFound) {
+    has_asked_ = true;
     tell(reply.error());
     const bool refused = reply.error().kind == ErrorKind::PermissionDenied;
     read_timer_->arm(jittered(refused ? kRefusedPause : kReadAgain));
@@ -100,6 +103,7 @@ void SizeExchange::read_merged(bool whole) {
 
 void SizeExchange::on_merged(bool whole, Result<std::string> reply) {
   read_timer_->arm(jittered(options_.read_every));
+  has_asked_ = true;
   if (!reply) {
     if (reply.error().kind == ErrorKind::NotFound) {
       merged_version_.clear();  // nobody has learned anything, or there is no coordinator

@@ -40,6 +40,9 @@ class SizeExchange {
 
   void start();
 
+  /// Both maps have been asked for, and have come or not: there is nothing to wait for.
+  [[nodiscard]] bool has_asked() const { return has_asked_; }
+
   /// What this node's map shall hold. Written when it is due, unless it holds that already; not
   /// before the map has been read, nor while the uid of the Node is not known.
   void publish(std::vector<SizeRecord> records, const std::string& node_uid);
@@ -65,6 +68,7 @@ class SizeExchange {
   std::unique_ptr<Timer> write_timer_;
   std::unique_ptr<KubeCall> read_call_;
   std::unique_ptr<KubeCall> write_call_;
+  bool has_asked_ = false;
   bool own_read_ = false;
   bool exists_ = false;  // this node's map
   std::string merged_version_;

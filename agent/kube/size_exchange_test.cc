@@ -76,6 +76,27 @@ TEST_CASE("size exchange: what the node and the others had learned is read at th
   CHECK(world.requests() == 2);
 }
 
+TEST_CASE("size exchange: says when there is nothing more to wait for") {
+  {
+    World world;  // neither map is there
+    CHECK_FALSE(world.exchange->has_asked());
+    world.start();
+    CHECK(world.exchange->has_asked());
+    CHECK(world.own.empty());
+  }
+  {
+    World world;
+    world.server.put(
+        kOwn,
+        node_sizes_body(
+            {.namespace_name = "ns", .node = "n1", .node_uid = "u", .records = {record("a")}}));
+    world.server.fail_next(1, 503);
+    world.start();
+    CHECK(world.exchange->has_asked());
+    CHECK(world.own.empty());
+  }
+}
+
 TEST_CASE("size exchange: the merged map is read again only if it has changed") {
   World world;
   world.put_merged({record("c")});

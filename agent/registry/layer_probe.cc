@@ -142,6 +142,11 @@ void LayerProbe::take_head(std::string_view head) {
   }
   if (fact->source != SizeSource::ZstdFirstFrame) {
     const Result<TarSample> sample = is_zstd ? sample_zstd_tar(head) : sample_gzip_tar(head);
+    if (sample && sample->first_member_bytes > 0 &&
+        sample->first_member_bytes < question_.compressed_bytes) {
+      finish(Error{ErrorKind::Unimplemented, "the layer has many gzip members: no size"});
+      return;
+    }
     if (sample && sample->tar_bytes > 0) {
       fact->sampled_tar_bytes = sample->tar_bytes;
       fact->sampled_disk_bytes = sample->disk_bytes;

@@ -111,6 +111,19 @@ TEST_CASE("layer probe: eStargz by its footer, checked by its annotation") {
   }
 }
 
+TEST_CASE("layer probe: the last member's trailer is not the layer's size") {
+  // Each member is a whole number of tar blocks, so the trailer alone looks like a size.
+  const std::string tar = some_tar();
+  for (const std::size_t first : {std::size_t{1024}, std::size_t{20'480}}) {
+    Fixture f;
+    f.serve(testing::gzip(tar.substr(0, first)) + testing::gzip(tar.substr(first)),
+            LayerCompression::Gzip);
+    const auto fact = f.run();
+    CHECK_FALSE(fact.has_value());
+    CHECK(source_of(fact) == "the layer has many gzip members: no size");
+  }
+}
+
 TEST_CASE("layer probe: zstd:chunked by its annotation, or by its footer") {
   const auto blob = chunked_blob(some_tar(), small_toc());
   for (const bool annotated : {false, true}) {

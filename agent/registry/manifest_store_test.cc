@@ -2,7 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "agent/core/sha256.h"
 #include "tests/unit/fake_http.h"
@@ -180,6 +186,147 @@ TEST_CASE("store: bounded, and a few fetches at a time") {
   CHECK(f.http.requests.size() == 8);
   f.loop.advance(std::chrono::seconds(21));
   CHECK(f.http.requests.size() == 16);
+}
+
+namespace {
+
+constexpr const char* kEcrHost = "123456789012.dkr.ecr.us-west-2.amazonaws.com";
+constexpr const char* kEcrApi = "POST https://api.ecr.us-west-2.amazonaws.com/";
+constexpr const char* kLogin = "Basic QVdTOnB3";
+
+/// What a service lets through each second, over all nodes together.
+class Limit {
+ public:
+  Limit(const FakeLoop& loop, int per_second) : loop_(loop), per_second_(per_second) {}
+
+  bool lets_through() {
+    const auto second = std::chrono::floor<std::chrono::seconds>(loop_.now());
+    taken_ = second == second_ ? taken_ + 1 : 1;
+    second_ = second;
+    return taken_ <= per_second_;
+  }
+
+ private:
+  const FakeLoop& loop_;
+  int per_second_;
+  int taken_ = 0;
+  std::chrono::time_point<MonotonicTime::clock, std::chrono::seconds> second_{};
+};
+
+/// One agent: asks again each second for what it has not got, as ticks do.
+struct FleetNode {
+  FleetNode(FakeLoop& the_loop, FakeEnvironment& env, std::uint64_t seed)
+      : loop(the_loop),
+        client(loop,
+               http,
+               RegistrySetup{Policy{}, env.environment(), Platform{"linux", "amd64", ""}, seed}) {}
+
+  void ask(const std::vector<std::string>& images) {
+    for (const std::string& image : images) {
+      if (!complete.contains(image) && in_flight.insert(image).second) {
+        store.fetch(image, [this, image](const std::optional<Error>& error) {
+          in_flight.erase(image);
+          if (!error) {
+            complete.insert(image);
+          }
+        });
+      }
+    }
+  }
+
+  FakeLoop& loop;
+  FakeHttp http{loop};
+  RegistryClient client;
+  ManifestStore store{loop, client, [] {}};
+  std::set<std::string> in_flight;
+  std::set<std::string> complete;
+  int logins = 0;
+  std::map<std::string, int> served;  // by URL
+};
+
+HttpResponse busy() {
+  return {.status = 429, .headers = {}, .body = R"({"errors":[{"code":"TOOMANYREQUESTS"}]})"};
+}
+
+}  // namespace
+
+TEST_CASE("store: 25 images on 40 nodes at once, at services that are soon busy") {
+  FakeLoop loop;
+  FakeEnvironment env{{{"AWS_ACCESS_KEY_ID", "A"}, {"AWS_SECRET_ACCESS_KEY", "S"}}, {}};
+  Limit api(loop, 10);
+  Limit registry(loop, 100);
+  const std::string repository = std::string(kEcrHost) + "/flows";
+  std::map<std::string, HttpResponse> pages;
+  std::vector<std::string> images;
+  for (int i = 0; i < 20; ++i) {
+    const FakeImage image("image " + std::to_string(i));
+    const std::string tag = "v" + std::to_string(i);
+    const std::string base = "https://" + std::string(kEcrHost) + "/v2/flows/";
+    pages[base + "manifests/" + tag] = ok(image.manifest, kOciManifestType);
+    pages[base + image.manifest_path()] = ok(image.manifest, kOciManifestType);
+    pages[base + image.config_path()] = ok(image.config, "application/octet-stream");
+    images.push_back(repository + ":" + tag);
+    if (i < 5) {
+      images.push_back(repository + "@" + to_string(image.digest()));  // the same one, once more
+    }
+  }
+  std::vector<std::unique_ptr<FleetNode>> nodes;
+  int throttled = 0;
+  int refused = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    nodes.push_back(std::make_unique<FleetNode>(loop, env, seed));
+    FleetNode& node = *nodes.back();
+    node.http.on(kEcrApi, [&](const HttpRequest&) {
+      if (!api.lets_through()) {
+        ++throttled;
+        return status(400, R"({"__type":"ThrottlingException","message":"Rate exceeded"})");
+      }
+      ++node.logins;
+      return ok(R"({"authorizationData":[{"authorizationToken":"QVdTOnB3",)"
+                R"("expiresAt":1767366245}]})");
+    });
+    node.http.on("GET https://", [&](const HttpRequest& request) {
+      if (sent_header(request, "Authorization") != kLogin) {
+        return status(401);
+      }
+      if (!registry.lets_through()) {
+        ++refused;
+        return busy();
+      }
+      ++node.served[request.url];
+      const auto page = pages.find(request.url);
+      return page == pages.end() ? status(404) : page->second;
+    });
+  }
+  std::vector<int> done_after(nodes.size(), -1);
+  for (int second = 0; second < 300; ++second) {
+    for (const auto& node : nodes) {
+      node->ask(images);
+    }
+    loop.advance(std::chrono::seconds(1));
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (done_after[i] < 0 && nodes[i]->complete.size() == images.size()) {
+        done_after[i] = second;
+      }
+    }
+  }
+  CHECK(throttled > 0);  // else the test would say nothing
+  CHECK(refused > 0);
+  CHECK(throttled < 40 * 12);
+  CHECK(refused < 40 * 8 * 12);
+  for (const auto& node : nodes) {
+    CHECK(node->complete.size() == images.size());
+    CHECK(node->logins == 1);
+    CHECK(node->served.size() >= 40);  // 20 manifests, 20 configs
+    for (const auto& [url, times] : node->served) {
+      // Two names of one image that are asked for at once may both fetch its config.
+      const bool is_manifest = url.find("/manifests/") != std::string::npos;
+      CHECK(times <= (is_manifest ? 1 : 2));
+    }
+  }
+  std::ranges::sort(done_after);
+  CHECK(done_after.front() >= 0);
+  CHECK(done_after.front() < done_after.back());  // not in step
 }
 
 TEST_CASE("store: gone with fetches under way") {

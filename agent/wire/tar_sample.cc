@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "agent/wire/tar_header.h"
 
@@ -51,7 +52,12 @@ void count_entry(const TarHeader& header, TarSample& sample) {
   }
 }
 
-Result<std::string> inflate_head(std::string_view head) {
+struct InflatedHead {
+  std::string bytes;
+  std::int64_t member_bytes = 0;  // compressed; 0: the member goes on
+};
+
+Result<InflatedHead> inflate_head(std::string_view head) {
   z_stream stream{};
   constexpr int kGzipWindow = 15 + 16;
   if (inflateInit2(&stream, kGzipWindow) != Z_OK) {
@@ -65,12 +71,13 @@ Result<std::string> inflate_head(std::string_view head) {
   stream.avail_out = static_cast<uInt>(out.size());
   const int code = inflate(&stream, Z_SYNC_FLUSH);
   out.resize(out.size() - stream.avail_out);
+  const auto member_bytes = code == Z_STREAM_END ? static_cast<std::int64_t>(stream.total_in) : 0;
   inflateEnd(&stream);
   const bool cut = code == Z_BUF_ERROR || code == Z_OK || code == Z_STREAM_END;
   if (!cut && out.empty()) {
     return Error{ErrorKind::InvalidArgument, "the layer's beginning is no gzip stream"};
   }
-  return out;
+  return InflatedHead{.bytes = std::move(out), .member_bytes = member_bytes};
 }
 
 Result<std::string> expand_zstd_head(std::string_view head) {
@@ -119,7 +126,10 @@ Result<TarSample> sample_tar(std::string_view head) {
 }
 
 Result<TarSample> sample_gzip_tar(std::string_view head) {
-  return sample_tar(TRY(inflate_head(head)));
+  const InflatedHead inflated = TRY(inflate_head(head));
+  TarSample sample = TRY(sample_tar(inflated.bytes));
+  sample.first_member_bytes = inflated.member_bytes;
+  return sample;
 }
 
 Result<TarSample> sample_zstd_tar(std::string_view head) {

@@ -14,6 +14,9 @@ struct TarSample {
   std::int64_t tar_bytes = 0;   // of the tar that the headers seen speak for
   std::int64_t disk_bytes = 0;  // what those entries take, in blocks of 4 KiB
   std::int64_t inodes = 0;
+  /// Of a gzip blob: where its first member ends, if that is within the head; else 0. What follows
+  /// are more members, and the trailer at the blob's end is only the last one's.
+  std::int64_t first_member_bytes = 0;
 
   bool operator==(const TarSample&) const = default;
 };

@@ -31,7 +31,18 @@ TEST_CASE("headers speak for the data behind them, seen or not") {
   const TarSample want{
       .tar_bytes = 5 * 512 + 512 + 5120, .disk_bytes = 4096 + 4096 + 8192, .inodes = 4};
   CHECK(sample_tar(tar).value() == want);
-  CHECK(sample_gzip_tar(gzip(tar)).value() == want);
+  TarSample whole = want;
+  whole.first_member_bytes = static_cast<std::int64_t>(gzip(tar).size());
+  CHECK(sample_gzip_tar(gzip(tar)).value() == whole);
+}
+
+TEST_CASE("a member that ends within the head is told from one that goes on") {
+  const std::string first = gzip(file("a", 3000));
+  const auto sample = sample_gzip_tar(first + gzip(file("b", 3000)));
+  REQUIRE(sample.has_value());
+  CHECK(sample->first_member_bytes == static_cast<std::int64_t>(first.size()));
+  CHECK(sample->inodes == 1);
+  CHECK(sample_gzip_tar(first.substr(0, first.size() - 1)).value().first_member_bytes == 0);
 }
 
 TEST_CASE("a beginning may be cut anywhere") {

@@ -1,7 +1,10 @@
 #!/usr/bin/python3
 """Unpacked sizes: tables of contents, what this node has learned, what others have told."""
 
-from harness import MIB, NODE, Layer, NodeTest, run_tests
+import json
+import subprocess
+
+from harness import MIB, NODE, Layer, NodeTest, binary, lab, run_tests
 
 MAPS = "/api/v1/namespaces/imagefs-guard/configmaps"
 OWN = f"{MAPS}/imagefs-guard-sizes-{NODE}"
@@ -23,6 +26,17 @@ class SizesTest(NodeTest):
     def verdict_on(self, agent, image, sources):
         """The verdict that came once the registry had told the sizes."""
         return agent.wait_for("verdict", image=image, size_sources=sources)
+
+    def sources_of_check(self, image, *arguments):
+        """Where `imagefs-guard check` has the sizes of the image's layers from."""
+        done = subprocess.run(
+            [binary(), "check", "-o", "json", "--plain-http-registry", self.registry.host,
+             "--containerd-socket", self.runtime.socket, "--image-path", self.disk.path,
+             "--kubelet-path", self.cluster.kubelet_path, "--floor", "5%", *arguments, image],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+            env={"PATH": lab.SYSTEM_PATH, "AWS_EC2_METADATA_DISABLED": "true"})
+        self.assertEqual(done.stderr, "")
+        return [layer["sizeFrom"] for layer in json.loads(done.stdout)["images"][0]["layers"]]
 
     def run_job(self, job, image):
         self.cluster.create_job(job, image, run_seconds=0.5)
@@ -58,6 +72,14 @@ class SizesTest(NodeTest):
 
         agent.terminate()
         self.runtime.reset()
+        # What the node has told is there for `check` too, as far as the API server is.
+        api = ("--node", NODE, "--kubernetes-api", self.cluster.server.url)
+        self.assertEqual(self.sources_of_check(self.names["gzip"], *api),
+                         ["learned here", "gzip trailer"])
+        self.assertEqual(self.sources_of_check(self.names["gzip"], *api, "--namespace", "other"),
+                         ["gzip trailer", "gzip trailer"])
+        self.assertEqual(self.sources_of_check(self.names["gzip"]),
+                         ["gzip trailer", "gzip trailer"])
         agent = self.start_agent()
         self.cluster.create_job("second", self.names["gzip"], run_seconds=0.5)
         self.verdict_on(agent, self.names["gzip"], "1 learned here, 1 gzip trailer")
