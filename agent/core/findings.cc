@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/core/lookup.h"
 #include "agent/core/publish.h"
 #include "agent/core/pulls.h"
 #include "agent/core/reclaim.h"
@@ -75,12 +76,6 @@ bool tolerates(const Pod& pod, const std::string& key) {
     return all_keys || (toleration.key == key && toleration.exists &&
                         (toleration.effect.empty() || toleration.effect == "NoSchedule"));
   });
-}
-
-/// "pause" among the names of an image that somebody stands on, or of the only ones.
-bool is_sandbox(const std::string& name) {
-  const std::string last = name.substr(name.rfind('/') + 1);
-  return last.substr(0, last.find_first_of(":@")) == "pause";
 }
 
 class Auditor {
@@ -287,7 +282,7 @@ class Auditor {
     }
     const LocalImage* unpinned = nullptr;
     for (const LocalImage& image : runtime_->images) {
-      if (!is_sandbox(image.name)) {
+      if (!is_sandbox_image(image.name)) {
         continue;
       }
       if (image.pinned) {

@@ -32,4 +32,9 @@ const Pod* find_pod(const NodeSnapshot& snapshot, const std::string& key) {
   return found != snapshot.pods->end() ? &*found : nullptr;
 }
 
+bool is_sandbox_image(std::string_view name) {
+  const std::string_view last = name.substr(name.rfind('/') + 1);
+  return last.substr(0, last.find_first_of(":@")) == "pause";
+}
+
 }  // namespace imagefs_guard

@@ -2,6 +2,7 @@
 /// Searches in a snapshot's sorted lists; null where there is nothing. Pointers go into it.
 
 #include <string>
+#include <string_view>
 
 #include "agent/core/node_snapshot.h"
 
@@ -19,5 +20,8 @@ namespace imagefs_guard {
 
 /// By "NAMESPACE/NAME". Needs `pods` to be present.
 [[nodiscard]] const Pod* find_pod(const NodeSnapshot& snapshot, const std::string& key);
+
+/// "registry.k8s.io/pause:3.10": the kubelet can't start any pod without it.
+[[nodiscard]] bool is_sandbox_image(std::string_view name);
 
 }  // namespace imagefs_guard

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "agent/core/lookup.h"
+
 namespace imagefs_guard {
 
 namespace {
@@ -38,12 +40,6 @@ bool is_pullable(std::string_view name) {
   const std::string_view domain = name.substr(0, name.find('/'));
   return name.find("@sha256:") != std::string_view::npos && domain.size() < name.size() &&
          domain.find_first_of(".:") != std::string_view::npos && !domain.starts_with("localhost");
-}
-
-/// "registry.k8s.io/pause:3.10": the kubelet can't start any pod without it.
-bool is_sandbox(std::string_view name) {
-  const std::string_view last = name.substr(name.rfind('/') + 1);
-  return last.substr(0, last.find_first_of(":@")) == "pause";
 }
 
 /// All names of one image.
@@ -203,7 +199,7 @@ class Reclaimable::Finder {
       return false;  // it would not go just now
     }
     const bool stays = std::ranges::any_of(names.records, [&](const LocalImage* record) {
-      return record->pinned || record->top_chain.is_zero() || is_sandbox(record->name) ||
+      return record->pinned || record->top_chain.is_zero() || is_sandbox_image(record->name) ||
              snapshot_.wall_time - record->created_at < age;
     });
     return !stays && std::ranges::any_of(names.records, [](const LocalImage* record) {
