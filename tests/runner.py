@@ -24,12 +24,14 @@ CLANG = os.path.join(QUICK, "clang")
 CLUSTER = os.path.join(ROOT, "tests", "cluster", "run")
 # Each suite's build with --all; else it is QUICK.
 SUITES = {"unit": SANITIZED, "replay": SANITIZED, "sim": RELEASE, "integration": RELEASE,
-          "tidy": SANITIZED}
+          "image": RELEASE, "tidy": SANITIZED}
+# Played with --all or by name. The image has limits that only an optimised agent keeps.
+SELDOM = {"image"}
 NOT_COMPILED = {"tidy"}  # looks at the sources alone
 # Real components on real clocks: what fails is played once more, and said to have been.
 TIMED = {"integration"}
 # They wait more than they work, each on a node of its own.
-SIDE_BY_SIDE = {"integration": 4}
+SIDE_BY_SIDE = {"integration": 5}
 # Little optimisation where the point is to check: it compiles in a third of the time.
 OPTIONS = {QUICK: ["-Doptimization=0", "-Db_sanitize=none", "-Dwerror=true"],
            SANITIZED: ["-Doptimization=0", "-Db_sanitize=address,undefined", "-Dwerror=true"],
@@ -88,7 +90,7 @@ class Runner:
         return self._ready[key]
 
     def suite(self, name):
-        directory = SUITES[name] if self._everything else QUICK
+        directory = SUITES[name] if self._everything or name in SELDOM else QUICK
         if not self.build(directory, compiled=False):
             return
         names = tests_of(directory, name)
@@ -297,7 +299,8 @@ def main():
     started = time.monotonic()
     try:
         for name in SUITES:
-            if not options.suite or name in options.suite:
+            if name in options.suite or (not options.suite and
+                                         (options.all or name not in SELDOM)):
                 runner.suite(name)
         if options.all:
             runner.clang()
