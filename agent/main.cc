@@ -51,6 +51,7 @@
 #include "agent/io/http_server.h"
 #include "agent/io/log.h"
 #include "agent/io/loop.h"
+#include "agent/io/memory.h"
 #include "agent/kube/api_client.h"
 #include "agent/kube/job_store.h"
 #include "agent/kube/lease_keeper.h"
@@ -88,6 +89,10 @@ constexpr Duration kListenRetry = std::chrono::seconds(10);
 
 /// The first decision is made by then.
 constexpr Duration kHistoryFirst = std::chrono::seconds(1);
+
+/// By then every probe has its first answer and TLS its connections; what is needed from now on
+/// comes back into memory by itself.
+constexpr Duration kSettled = std::chrono::seconds(20);
 
 /// Layers of which containerd is asked the size in one tick: it knows, each costs a small call.
 constexpr std::size_t kMeasuredAtOnce = 32;
@@ -227,6 +232,7 @@ class Daemon {
     listen();
     policy_timer_->arm(policy_.tick_interval);
     history_timer_->arm(kHistoryFirst);
+    settled_timer_->arm(kSettled);
     return loop_->run();
   }
 
@@ -621,6 +627,8 @@ class Daemon {
   std::unique_ptr<Timer> policy_timer_ =
       loop_->make_timer("policy file", [this] { look_at_policy(); });
   SpaceHistory history_;
+  std::unique_ptr<Timer> settled_timer_ =
+      loop_->make_timer("settled", [] { release_program_pages(); });
   std::unique_ptr<Timer> history_timer_ =
       loop_->make_timer("space history", [this] { note_space(); });
   std::unique_ptr<Timer> listen_timer_ = loop_->make_timer("listen", [this] { listen(); });
