@@ -317,6 +317,40 @@ void World::advance(Duration step) {
   lowest_available_ = std::min(lowest_available_, available_bytes());
 }
 
+Duration World::quiet_until() const {
+  const bool pulls = std::ranges::any_of(pulls_, [&](const RunningPull& pull) {
+    return pull.phase != Phase::AtConfig || pull.lease_deleted || !is_held(pull.image);
+  });
+  if (pulls || !loose_blobs_.empty()) {
+    return now_;
+  }
+  Duration next = Duration::max();
+  const auto note = [&](Duration at) { next = at > now_ ? std::min(next, at) : next; };
+  for (const WorldFiller& filler : config_.fillers) {
+    note(filler.at);
+  }
+  for (std::size_t i = 0; i < pods_.size(); ++i) {
+    const WorldPod& pod = config_.pods[i];
+    const PodStatus& status = pods_[i];
+    note(pod.arrives);
+    if (pod.deleted.has_value()) {
+      note(*pod.deleted);
+    }
+    if (status.state == PodState::Bound || status.state == PodState::BackOff) {
+      note(status.starts_pull_at);
+    } else if (status.state == PodState::Running) {
+      if (pod.written_bytes_per_second > 0) {
+        return now_;
+      }
+      note(status.since + pod.runs_for);
+    }
+  }
+  if (disk_pressure_ || available_bytes() < eviction_quantity()) {
+    note(next_kubelet_pass_);
+  }
+  return next;
+}
+
 void World::kubelet_pass() {
   const std::int64_t quantity = eviction_quantity();
   if (available_bytes() < quantity) {

@@ -80,6 +80,10 @@ class World {
   /// Lets `step` pass (the model's resolution; 100 to 500 ms).
   void advance(Duration step);
 
+  /// Until then nothing changes by itself: no pull runs, no pod comes, goes or is due. now() while
+  /// something is under way. What an agent does can change that.
+  [[nodiscard]] Duration quiet_until() const;
+
   /// What an agent would see now.
   [[nodiscard]] NodeSnapshot observe() const;
 

@@ -1,6 +1,10 @@
 // Random worlds against the real decide(): the promises of the design after every step, liveness
 // at the end. `sim --seed=N` replays one world and prints its timeline; `sim --worlds=N` plays N
-// of them from a first seed. Deterministic: the same seed is the same world everywhere.
+// of them from a first seed, `--jobs=N` on so many cores. Deterministic: the same seed is the same
+// world everywhere.
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -9,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "agent/commands/world.h"
 #include "agent/core/decide.h"
@@ -20,6 +25,8 @@ namespace imagefs_guard {
 namespace {
 
 constexpr Duration kStep = std::chrono::milliseconds(250);
+/// While nothing changes by itself and the agent orders nothing new.
+constexpr Duration kQuietStep = std::chrono::seconds(5);
 constexpr std::int64_t kMib = std::int64_t{1} << 20;
 constexpr std::int64_t kGib = std::int64_t{1} << 30;
 
@@ -27,6 +34,17 @@ struct Faults {
   bool agent_restarts = false;
   bool absent_parts = false;
 };
+
+/// One world in eight is large: what the small ones find, they find sooner.
+struct Scale {
+  std::uint64_t images;
+  std::uint64_t pods;
+  std::uint64_t layers;
+  std::uint64_t layer_mib;
+};
+
+constexpr Scale kSmall{.images = 3, .pods = 4, .layers = 2, .layer_mib = 500};
+constexpr Scale kLarge{.images = 6, .pods = 10, .layers = 4, .layer_mib = 900};
 
 struct Scenario {
   WorldConfig world;
@@ -38,6 +56,7 @@ struct Scenario {
 
 WorldImage make_image(unsigned number,
                       Prng& prng,
+                      const Scale& scale,
                       const std::vector<Layer>& bases,
                       const std::vector<std::int64_t>& base_bytes) {
   WorldImage image{.name = "image-" + std::to_string(number),
@@ -52,9 +71,9 @@ WorldImage make_image(unsigned number,
     image.manifest.layers.push_back(bases[base]);
     image.true_unpacked_bytes.push_back(base_bytes[base]);
   }
-  const std::uint64_t count = 1 + prng.below(4);
+  const std::uint64_t count = 1 + prng.below(scale.layers);
   for (std::uint64_t i = 0; i < count; ++i) {
-    const auto compressed = static_cast<std::int64_t>(1 + prng.below(900)) * kMib;
+    const auto compressed = static_cast<std::int64_t>(1 + prng.below(scale.layer_mib)) * kMib;
     const std::int64_t unpacked =
         compressed + compressed * static_cast<std::int64_t>(prng.below(300)) / 100;
     image.manifest.layers.push_back(
@@ -69,7 +88,9 @@ Scenario make_scenario(std::uint64_t seed) {
   Scenario scenario;
   WorldConfig& world = scenario.world;
   world.seed = seed;
-  world.capacity_bytes = static_cast<std::int64_t>(8 + prng.below(40)) * kGib;
+  const Scale& scale = prng.one_in(8) ? kLarge : kSmall;
+  const std::uint64_t gib = (&scale == &kLarge ? 8 : 2) + prng.below(5 * scale.images);
+  world.capacity_bytes = static_cast<std::int64_t>(gib) * kGib;
   const auto used = world.capacity_bytes / 100 * static_cast<std::int64_t>(prng.below(80));
   world.fillers = {{.at = {}, .bytes = used}};
   world.kubelet.eviction_hard = {
@@ -85,11 +106,11 @@ Scenario make_scenario(std::uint64_t seed) {
     base_bytes.push_back(static_cast<std::int64_t>(100 + prng.below(900)) * kMib);
     bases.push_back(testing::layer(90'000 + i, base_bytes.back() / 3, base_bytes.back()));
   }
-  const std::uint64_t images = 1 + prng.below(6);
+  const std::uint64_t images = 1 + prng.below(scale.images);
   for (unsigned i = 0; i < images; ++i) {
-    world.images.push_back(make_image(i + 1, prng, bases, base_bytes));
+    world.images.push_back(make_image(i + 1, prng, scale, bases, base_bytes));
   }
-  const std::uint64_t pods = 1 + prng.below(10);
+  const std::uint64_t pods = 1 + prng.below(scale.pods);
   for (std::uint64_t i = 0; i < pods; ++i) {
     WorldPod pod{.name = "pod-" + std::to_string(100 + i),
                  .image = world.images[prng.below(images)].name,
@@ -130,10 +151,11 @@ class Run {
     }
     const bool starts_above = world_.available_bytes() >= floor;
     while (world_.now() < scenario_.length && !broken_.has_value()) {
-      world_.advance(kStep);
+      const Duration step = next_step();
+      world_.advance(step);
       maybe_fail_agent();
       if (agent_down_ > Duration{}) {
-        agent_down_ -= kStep;
+        agent_down_ -= step;
       } else {
         tick();
       }
@@ -160,11 +182,19 @@ class Run {
     }
   }
 
+  [[nodiscard]] Duration next_step() const {
+    if (!is_steady_ || agent_down_ > Duration{}) {
+      return kStep;
+    }
+    return std::clamp(world_.quiet_until() - world_.now(), kStep, kQuietStep);
+  }
+
   void maybe_fail_agent() {
     const bool late = world_.now() > std::chrono::minutes(5);  // then faults stop
     if (scenario_.faults.agent_restarts && !late && prng_.one_in(200)) {
       world_.drop_agent();
       memory_ = {};
+      is_steady_ = false;
       agent_down_ = std::chrono::milliseconds(prng_.below(20'000));
     }
   }
@@ -193,7 +223,7 @@ class Run {
   void tick() {
     NodeSnapshot snapshot = world_.observe();
     blind(snapshot);
-    const Decision decision = decide(snapshot, memory_, scenario_.policy);
+    Decision decision = decide(snapshot, memory_, scenario_.policy);
     if (prng_.one_in(16) && !(decide(snapshot, memory_, scenario_.policy) == decision)) {
       broken("the same arguments gave another decision");
     }
@@ -201,9 +231,10 @@ class Run {
     if (verbose_) {
       print(decision);
     }
-    memory_ = decision.memory;
-    last_ = decision;
+    is_steady_ = decision.actions == last_.actions;
     world_.apply(decision);
+    memory_ = decision.memory;
+    last_ = std::move(decision);
   }
 
   void check(const NodeSnapshot& snapshot, const Decision& decision) {
@@ -318,6 +349,7 @@ class Run {
   Memory memory_;
   Decision last_;
   Duration agent_down_{};
+  bool is_steady_ = false;  // the agent has ordered the same again
   std::optional<std::string> broken_;
 };
 
@@ -331,18 +363,44 @@ std::optional<std::uint64_t> flag(int count, char** arguments, const char* name)
   return std::nullopt;
 }
 
-int play_worlds(std::uint64_t first, std::uint64_t worlds) {
+constexpr std::uint64_t kFailuresMaximum = 10;
+
+/// Every `stride`th world; how many have failed.
+std::uint64_t play_some(std::uint64_t first, std::uint64_t end, std::uint64_t stride) {
   std::uint64_t failed = 0;
-  for (std::uint64_t seed = first; seed < first + worlds && failed < 10; ++seed) {
+  for (std::uint64_t seed = first; seed < end && failed < kFailuresMaximum; seed += stride) {
     if (const auto broken = Run(seed, false).play()) {
       std::printf(
           "sim --seed=%llu   # %s\n", static_cast<unsigned long long>(seed), broken->c_str());
       ++failed;
     }
   }
-  std::printf("%llu passed, %llu failed\n",
-              static_cast<unsigned long long>(worlds - failed),
-              static_cast<unsigned long long>(failed));
+  std::fflush(stdout);
+  return failed;
+}
+
+int play_worlds(std::uint64_t first, std::uint64_t worlds, std::uint64_t jobs) {
+  std::vector<pid_t> children;
+  for (std::uint64_t i = 1; i < jobs; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      _exit(static_cast<int>(play_some(first + i, first + worlds, jobs)));
+    }
+    children.push_back(child);
+  }
+  std::uint64_t failed = play_some(first, first + worlds, jobs);
+  for (const pid_t child : children) {
+    int status = 0;
+    const bool ended = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status);
+    failed += ended ? static_cast<std::uint64_t>(WEXITSTATUS(status)) : 1;  // died: one at least
+  }
+  if (failed == 0) {
+    std::printf("%llu worlds passed\n", static_cast<unsigned long long>(worlds));
+  } else {
+    std::printf("%llu worlds failed; each job ends after %llu\n",
+                static_cast<unsigned long long>(failed),
+                static_cast<unsigned long long>(kFailuresMaximum));
+  }
   return failed == 0 ? 0 : 1;
 }
 
@@ -363,5 +421,6 @@ int main(int count, char** arguments) {
     return play_one(*seed);
   }
   return play_worlds(flag(count, arguments, "first").value_or(1),
-                     flag(count, arguments, "worlds").value_or(300));
+                     flag(count, arguments, "worlds").value_or(300),
+                     flag(count, arguments, "jobs").value_or(1));
 }
