@@ -42,7 +42,25 @@ const char* to_string(LayerPresence presence) {
 }
 
 Ledger::Ledger(const RuntimeState& runtime, FilesystemKind kind, bool discards)
-    : runtime_(runtime), kind_(kind), discards_(discards) {}
+    : runtime_(runtime), kind_(kind), discards_(discards) {
+  for (const Ingest& ingest : runtime.ingests) {
+    if (const std::optional<Digest> digest = digest_of_ref(ingest.ref)) {
+      std::int64_t& bytes = ingest_bytes_[*digest];
+      if (bytes == 0) {  // of several the first that has bytes
+        bytes = std::max<std::int64_t>(ingest.offset_bytes, 0);
+      }
+    }
+  }
+}
+
+bool Ledger::has_ingest(const Digest& blob) const {
+  return ingest_bytes_.contains(blob);
+}
+
+std::int64_t Ledger::ingest_bytes(const Digest& blob) const {
+  const auto found = ingest_bytes_.find(blob);
+  return found != ingest_bytes_.end() ? found->second : 0;
+}
 
 bool Ledger::has_chain(const Digest& chain_id) const {
   if (chain_id.is_zero()) {
@@ -56,12 +74,7 @@ std::int64_t Ledger::blob_bytes_here(const Digest& digest) const {
   if (const LocalBlob* blob = find_sorted(runtime_.blobs, digest, &LocalBlob::digest)) {
     return blob->bytes;
   }
-  for (const Ingest& ingest : runtime_.ingests) {
-    if (ingest.offset_bytes > 0 && digest_of_ref(ingest.ref) == digest) {
-      return ingest.offset_bytes;
-    }
-  }
-  return 0;
+  return ingest_bytes(digest);
 }
 
 std::size_t Ledger::first_missing(const ImageManifest& manifest) const {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -101,6 +102,12 @@ class Ledger {
 
   [[nodiscard]] bool has_chain(const Digest& chain_id) const;
 
+  /// Whether this blob is being downloaded, be it at its first byte.
+  [[nodiscard]] bool has_ingest(const Digest& blob) const;
+
+  /// Bytes of this blob that a download has written so far.
+  [[nodiscard]] std::int64_t ingest_bytes(const Digest& blob) const;
+
  private:
   [[nodiscard]] std::int64_t blob_bytes_here(const Digest& digest) const;
   [[nodiscard]] std::size_t first_missing(const ImageManifest& manifest) const;
@@ -110,6 +117,7 @@ class Ledger {
   const RuntimeState& runtime_;
   FilesystemKind kind_;
   bool discards_;
+  std::map<Digest, std::int64_t> ingest_bytes_;  // by blob: refs are read once, not per layer
   std::set<Digest> claimed_blobs_;
   std::set<Digest> claimed_chains_;
 };

@@ -139,19 +139,10 @@ class Collector {
     }
   }
 
-  [[nodiscard]] bool is_layer_missing_here(const ImageManifest& manifest,
-                                           const std::optional<Digest>& digest) const {
-    return std::ranges::any_of(manifest.layers, [&](const Layer& layer) {
-      return layer.digest == digest && !ledger_.has_chain(layer.chain_id);
-    });
-  }
-
   [[nodiscard]] bool has_bytes_in_flight(const ImageManifest& manifest) const {
-    const bool downloading =
-        std::ranges::any_of(snapshot_.runtime->ingests, [&](const Ingest& ingest) {
-          return ingest.offset_bytes > 0 &&
-                 is_layer_missing_here(manifest, digest_of_ref(ingest.ref));
-        });
+    const bool downloading = std::ranges::any_of(manifest.layers, [&](const Layer& layer) {
+      return ledger_.ingest_bytes(layer.digest) > 0 && !ledger_.has_chain(layer.chain_id);
+    });
     return downloading || is_extracting(manifest);
   }
 
@@ -163,8 +154,8 @@ class Collector {
   }
 
   [[nodiscard]] bool has_layer_ingest(const ImageManifest& manifest) const {
-    return std::ranges::any_of(snapshot_.runtime->ingests, [&](const Ingest& ingest) {
-      return is_layer_missing_here(manifest, digest_of_ref(ingest.ref));
+    return std::ranges::any_of(manifest.layers, [&](const Layer& layer) {
+      return ledger_.has_ingest(layer.digest) && !ledger_.has_chain(layer.chain_id);
     });
   }
 
