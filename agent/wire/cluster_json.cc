@@ -53,7 +53,8 @@ void remove_taints(const Json& taints, const std::string& taint_key, Json& opera
   Json removals = Json::array();
   for (std::size_t i = taints.size(); i > 0; --i) {
     const Json& taint = taints[i - 1];
-    if (taint.is_object() && taint.value("key", std::string()) == taint_key) {
+    const auto key = taint.is_object() ? taint.find("key") : taint.end();
+    if (key != taint.end() && *key == taint_key) {
       removals.push_back(Json{{"op", "remove"},
                               {"path", json_pointer({"spec", "taints", std::to_string(i - 1)})}});
     }

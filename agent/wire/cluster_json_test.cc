@@ -76,6 +76,10 @@ TEST_CASE("clean a node: nothing to do, and another node of that name") {
   REQUIRE(nothing);
   CHECK_FALSE(nothing->node_patch.has_value());
   CHECK_FALSE(nothing->status_patch.has_value());
+  const auto odd = clean_node_patches(
+      R"({"metadata":{"uid":"u"},"spec":{"taints":[{"key":5},7,{}]}})", {.uid = "u"}, "k");
+  REQUIRE(odd);
+  CHECK_FALSE(odd->node_patch.has_value());
   const auto other =
       clean_node_patches(R"({"metadata":{"uid":"x"}})", {.node = "n", .uid = "u"}, "k");
   REQUIRE_FALSE(other);

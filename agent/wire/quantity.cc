@@ -18,7 +18,7 @@ __extension__ using Wide = unsigned __int128;
 
 constexpr std::int64_t kMaximum = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kTextLimit = 64;
-constexpr int kDigitLimit = 18;  // 10^18 * 2^60 fits 128 bits
+constexpr int kDigitLimit = 19;  // as int64 has; 10^19 * 2^60 * 10 fits 128 bits
 
 Error bad(std::string_view what, std::string_view text) {
   return Error{ErrorKind::InvalidArgument,
