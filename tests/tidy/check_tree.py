@@ -13,7 +13,8 @@ import sys
 COLUMNS = 100
 README_LINES = 100
 # Made by tools, or with a format of their own.
-FOREIGN = re.compile(r"(\.(go|mod|sum|jsonl|json|svg|png|bin|golden|corpus)|(^|/)LICENSE)$")
+FOREIGN = re.compile(r"(\.(go|mod|sum|jsonl|json|svg|png|bin|golden|corpus)|(^|/)LICENSE)$|"
+                     r"^tests/fuzz/corpus/")
 CODE = re.compile(r"\.(cc|h)$")
 OURS = re.compile(r"^(agent|probes)/")
 # Only these may be included in agent/core: values and algorithms, nothing that reaches outside.
